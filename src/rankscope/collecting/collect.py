@@ -62,8 +62,8 @@ class Collecting:
                 f"({part.launch!r}); collect it into a run directory of its own"
             )
         for node in part.nodes:
-            mine, theirs = run_dir.node_claim(node), RunDir(path).node_claim(node)
-            if mine.exists() and theirs.exists() and not same_claim(mine, theirs):
+            present, added = run_dir.node_claim(node), RunDir(path).node_claim(node)
+            if present.exists() and added.exists() and not same_claim(present, added):
                 raise RunDirError(
                     f"two machines of this job call themselves {node}, and {run_dir.path} has the part of the other; "
                     "give each host a name of its own, or number the nodes (--node-rank)"

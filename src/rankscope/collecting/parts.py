@@ -75,8 +75,8 @@ def launch_of(run_dir: RunDir) -> str:
 
 def same_claim(one: Path, other: Path) -> bool:
     """Return whether two claims are of the same node: the same launcher, host and spool."""
-    mine, theirs = read_claim(one, _REMEDY), read_claim(other, _REMEDY)
-    return all(mine.get(key) == theirs.get(key) for key in ("launch", "host", "pid", "spool"))
+    first, second = read_claim(one, _REMEDY), read_claim(other, _REMEDY)
+    return all(first.get(key) == second.get(key) for key in ("launch", "host", "pid", "spool"))
 
 
 def _names(path: Path) -> Iterator[str]:

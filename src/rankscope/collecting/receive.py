@@ -94,11 +94,11 @@ class Receiver:
         connection.settimeout(_SILENT_S)
         who = "a part"
         try:
-            mine = nonce()
-            send(connection, rankscope=VERSION, nonce=mine)
+            own_nonce = nonce()
+            send(connection, rankscope=VERSION, nonce=own_nonce)
             message = receive(connection)
             nodes, files = message.get("nodes"), message.get("files")
-            proven = [mine, message.get("nonce"), nodes, files]
+            proven = [own_nonce, message.get("nonce"), nodes, files]
             if not proves(message.get("proof"), self._key, "sender", *proven):
                 raise RunDirError("the keys differ: give all nodes the one that the collecting machine has")
             part = _part_in(nodes, files)

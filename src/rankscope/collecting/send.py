@@ -75,10 +75,10 @@ def _speak(connection: socket.socket, path: Path, part: Part, key: bytes, sent: 
     hello = receive(connection)
     if hello.get("rankscope") != VERSION:
         raise RunDirError("the other end is of another version of rankscope; use the same one on all nodes")
-    theirs, mine = str(hello.get("nonce")), nonce()
+    their_nonce, own_nonce = str(hello.get("nonce")), nonce()
     files = {name: [known.bytes, known.sha256] for name, known in part.files.items()}
-    messages = [theirs, mine, part.nodes, files]
-    send(connection, nonce=mine, nodes=part.nodes, files=files, proof=proof(key, "sender", *messages))
+    messages = [their_nonce, own_nonce, part.nodes, files]
+    send(connection, nonce=own_nonce, nodes=part.nodes, files=files, proof=proof(key, "sender", *messages))
     answer = receive(connection)
     lacks: list[str] = answer.get("lacks") or []
     if not proves(answer.get("proof"), key, "receiver", *messages, lacks) or not set(lacks) <= set(files):

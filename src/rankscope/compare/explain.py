@@ -99,10 +99,10 @@ def _step_work(own: RankWindow, template: Template) -> tuple[dict[str, F64], dic
     wanted = {kind: values.copy() for kind, values in had.items()}
     keys, place = call_keys(own), np.array(calls.step)
     for number in np.unique(place[place >= 0]):
-        mine = np.flatnonzero(place == number)
-        step = targets(template, [keys[i] for i in mine.tolist()], {kind: had[kind][mine] for kind in had})
+        of_step = np.flatnonzero(place == number)
+        step = targets(template, [keys[i] for i in of_step.tolist()], {kind: had[kind][of_step] for kind in had})
         for kind, values in step.items():
-            wanted[kind][mine] = values
+            wanted[kind][of_step] = values
     return wanted, had
 
 

@@ -73,16 +73,16 @@ def parse(text: str) -> list[Condition]:
 
 
 def _parse(text: str) -> Condition:
-    found = _GRAMMAR.match(text)
-    word = found[1].lower() if found else _FIRST_WORD.match(text.strip().lower())[0]  # type: ignore[index]
-    if found is None and word in _WORDS:
+    match = _GRAMMAR.match(text)
+    word = match[1].lower() if match else _FIRST_WORD.match(text.strip().lower())[0]  # type: ignore[index]
+    if match is None and word in _WORDS:
         forms = word if word in _VERDICTS else _forms(word)
         raise ConfigError(f"--fail-if {text.strip()!r} is no condition; write {forms}; commas separate conditions")
-    if found is None or word not in _WORDS:
+    if match is None or word not in _WORDS:
         near = get_close_matches(word, _WORDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"words are {', '.join(_WORDS)}"
         raise ConfigError(f"--fail-if {text.strip()!r} is no condition; {hint}")
-    sign, limit, unit = found[2], found[3], (found[4] or "").lower()
+    sign, limit, unit = match[2], match[3], (match[4] or "").lower()
     if word in _VERDICTS:
         if limit is not None:
             raise ConfigError(f"--fail-if {text.strip()!r}: {word} has no number; write it alone")

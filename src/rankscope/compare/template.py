@@ -52,8 +52,8 @@ def make_template(windows: Sequence[RankWindow]) -> Template | None:
         table = np.array([calls.host_ns, calls.device_ns, calls.transfer_ns], np.float64)
         numbers = np.unique(place[place >= 0])
         for number in numbers[1:] if len(numbers) > 1 else numbers:
-            mine = np.flatnonzero(place == number)
-            steps.append((tuple(keys[i] for i in mine.tolist()), table[:, mine]))
+            of_step = np.flatnonzero(place == number)
+            steps.append((tuple(keys[i] for i in of_step.tolist()), table[:, of_step]))
     if not steps:
         return None
     usual, _ = Counter(keys for keys, _ in steps).most_common(1)[0]

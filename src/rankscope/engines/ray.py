@@ -44,8 +44,8 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     except ImportError:
         raise missing_package("ray", "ray", "ray") from None
     where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
-    mine = not ray.is_initialized()
-    if mine:
+    starts = not ray.is_initialized()
+    if starts:
         try:
             ray.init(**where, log_to_driver=False, configure_logging=False)
         except Exception as error:  # Ray raises Exception itself when its processes do not start in time
@@ -54,7 +54,7 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
         with _Tasks(ray, workers) as tasks:
             yield tasks
     finally:
-        if mine:
+        if starts:
             ray.shutdown()
 
 

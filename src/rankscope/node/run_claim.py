@@ -34,7 +34,7 @@ def claim_run(
         RunDirError: the claim is refused.
         OSError: the directory does not answer.
     """
-    mine: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "launch": task.launch,
         "alone": task.alone,
         "owner": str(spool.path),
@@ -43,7 +43,7 @@ def claim_run(
     }
     if to is None and where.url:
         try:
-            granted = where.claims(task.run_id or last_name(where.url), task.node, patient=patient, **mine)
+            granted = where.claims(task.run_id or last_name(where.url), task.node, patient=patient, **identity)
             if task.elastic and not spool.process_records():
                 _tell_of_attempts_in_store(spool, where)
             where.end()
@@ -60,7 +60,7 @@ def claim_run(
         run_dir, name = RunDir(Path(task.run_dir)), Path(task.run_dir).name
     else:
         run_dir, name = next_run_dir(Path(task.base))
-    granted = claim(run_dir, task.run_id or name, task.node, **mine)
+    granted = claim(run_dir, task.run_id or name, task.node, **identity)
     if not task.alone and not spool.process_records():
         tell_of_attempts(spool, run_dir)
     return granted

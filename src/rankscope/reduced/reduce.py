@@ -67,12 +67,12 @@ def reduce_share(share: Share) -> int:
         OSError: the object cannot be written.
     """
     found = find_traces(share.paths)
-    mine = found.candidates[share.number :: share.of]
+    candidates = found.candidates[share.number :: share.of]
     with written(share.target) as target, ObjectWriter.open(target) as writer:
-        writer.contents.files = [_reduced(candidate, writer) for candidate in mine]
+        writer.contents.files = [_reduced(candidate, writer) for candidate in candidates]
         if share.number == 0:  # files beside the traces are listed once
             _beside(writer, found)
-    return len(mine)
+    return len(candidates)
 
 
 def reduce_shares(

@@ -18,10 +18,10 @@ def is_url(text: str) -> bool:
 
 def url_of(path: Path) -> str | None:
     """Return the URL from which a ``Path`` was made (``Path`` removes one of its two slashes); None for other paths."""
-    found = _AS_PATH.match(str(path))
-    if found is None or path.exists():
+    match = _AS_PATH.match(str(path))
+    if match is None or path.exists():
         return None
-    return f"{found[1]}://{'/' if found[1] == 'file' else ''}{str(path)[found.end() :]}"
+    return f"{match[1]}://{'/' if match[1] == 'file' else ''}{str(path)[match.end() :]}"
 
 
 def last_name(url: str) -> str:

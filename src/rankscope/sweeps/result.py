@@ -134,7 +134,7 @@ def _row(
     steps: dict[tuple[int, int], float],
 ) -> SweepRow:
     own = {repeat: run for (number, repeat), run in sorted(runs.items()) if number == setting.number}
-    mine = sorted((repeat, ms) for (number, repeat), ms in steps.items() if number == setting.number)
+    by_repeat = sorted((repeat, ms) for (number, repeat), ms in steps.items() if number == setting.number)
     reports = [run.report for run in own.values() if run.report is not None]
     failed = [job for (number, _), job in sorted(jobs.items()) if number == setting.number and job.exit_code]
     notes = [f"{job.folder} ended with exit code {job.exit_code}" for job in failed]
@@ -142,9 +142,9 @@ def _row(
         setting=setting.number,
         name=setting.name,
         overrides=setting.overrides,
-        runs=len(mine),
+        runs=len(by_repeat),
         failed=len(failed),
-        each_ms=[ms for _, ms in mine],
+        each_ms=[ms for _, ms in by_repeat],
         verdict=str(reports[-1].verdict.kind) if reports else "",
         notes=[*notes, *(note for run in own.values() for note in run.notes)],
     )

@@ -59,10 +59,10 @@ def parse_steps(text: str) -> tuple[int, int]:
     Raises:
         ConfigError: anything else.
     """
-    found = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text)
-    if not found:
+    match = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text)
+    if not match:
         raise ConfigError(f"--steps {text} is not a range; write 13-15, or 13 for one step")
-    first, last = int(found[1]), int(found[2] or found[1])
+    first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise ConfigError(f"--steps {text} ends before it begins; write {last}-{first}")
     return first, last
@@ -76,10 +76,10 @@ def parse_ranks(text: str) -> frozenset[int]:
     """
     ranks: set[int] = set()
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,7})\s*(?:-\s*(\d{1,7})\s*)?", part)
-        if not found or not int(found[1]) <= int(found[2] or found[1]) < MAX_RANKS:
+        match = re.fullmatch(r"\s*(\d{1,7})\s*(?:-\s*(\d{1,7})\s*)?", part)
+        if not match or not int(match[1]) <= int(match[2] or match[1]) < MAX_RANKS:
             raise ConfigError(f"--ranks {text} is no list of ranks; write 0,3 or 0-3,7")
-        ranks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(ranks)
 
 

@@ -143,10 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the name of one of the served files, None for any other path, token or host name."""
         if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}":
             return None  # another name that points at this machine: DNS rebinding
-        found = re.fullmatch(r"/([^/?#]+)/([^/?#]+)(?:\?[^#]*)?", self.path)
-        if found is None or not hmac.compare_digest(found[1].encode(), self.server.token.encode()):
+        match = re.fullmatch(r"/([^/?#]+)/([^/?#]+)(?:\?[^#]*)?", self.path)
+        if match is None or not hmac.compare_digest(match[1].encode(), self.server.token.encode()):
             return None
-        return found[2] if found[2] in _TYPES else None
+        return match[2] if match[2] in _TYPES else None
 
     def _refuse(self) -> None:
         self.send_response(HTTPStatus.NOT_FOUND)

@@ -92,9 +92,9 @@ def _without_host_cause(name: str) -> Change:
         graph, host = replay.graph, replay.segments.host
         named = np.array([profile.length[name] for profile in window.profiles])
         kept = 1.0 - np.divide(named, host, out=np.zeros_like(host), where=host > 0).clip(0.0, 1.0)
-        mine = np.flatnonzero(graph.label == Work.HOST)
+        host_work = np.flatnonzero(graph.label == Work.HOST)
         changed: F64 = work.copy()
-        changed[mine] *= kept[graph.owner[mine], graph.segment[mine]]
+        changed[host_work] *= kept[graph.owner[host_work], graph.segment[host_work]]
         return changed
 
     return change

@@ -37,9 +37,9 @@ def _shares(window: WindowResult) -> list[NDArray[np.float64] | None]:
     shares: list[NDArray[np.float64] | None] = []
     for column, view in enumerate(window.views):
         kernels, _, place, length, whole = placed_kernels(view, window, column)
-        mine = again(view, kernels)
-        part = np.bincount(place[mine], length[mine], len(whole))
-        shares.append(np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0) if mine.any() else None)
+        repeated = again(view, kernels)
+        part = np.bincount(place[repeated], length[repeated], len(whole))
+        shares.append(np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0) if repeated.any() else None)
     return shares
 
 

@@ -174,10 +174,10 @@ def _least(view: RankView, held: F64) -> F64:
 
 def _named(window: WindowResult, column: int) -> dict[str, list[float]]:
     """Return the time per step of the causes that this rank's trace shows, ms."""
-    steps, mine = np.arange(window.views[column].steps), _steps_of_segments(window, column)
+    steps, step_of_segment = np.arange(window.views[column].steps), _steps_of_segments(window, column)
     found = {}
     for cause, length in window.profiles[column].length.items():
-        table = [float(length[: len(mine)][mine == step].sum()) / 1e6 for step in steps.tolist()]
+        table = [float(length[: len(step_of_segment)][step_of_segment == step].sum()) / 1e6 for step in steps.tolist()]
         found[cause] = table
     return found
 
@@ -209,7 +209,7 @@ def _gains(window: WindowResult, ranks: Sequence[RankCpu | None]) -> list[float]
 def _lower(factor: F64, host: F64, steps: NDArray[np.int64], held: F64) -> None:
     """Distribute the delay of a rank in a step over the segments that end in it, in proportion to their duration."""
     for step, wait in enumerate(held.tolist()):
-        mine = np.flatnonzero(steps == step)
-        whole = float(host[mine].sum())
+        of_step = np.flatnonzero(steps == step)
+        whole = float(host[of_step].sum())
         if whole > 0:
-            factor[mine] = 1.0 - min(wait / whole, 1.0)
+            factor[of_step] = 1.0 - min(wait / whole, 1.0)

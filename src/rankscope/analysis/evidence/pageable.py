@@ -46,6 +46,6 @@ def without_pageable(window: WindowResult, work: F64) -> F64:
             place = np.minimum(np.searchsorted(plan.times[column], at) + plan.shift[column], plan.size - 1)
             part = np.bincount(place, length, plan.size)
             kept = 1.0 - np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0).clip(0.0, 1.0)
-            mine = np.flatnonzero((graph.owner == column) & (graph.label == label))
-            changed[mine] *= kept[graph.segment[mine]]
+            affected = np.flatnonzero((graph.owner == column) & (graph.label == label))
+            changed[affected] *= kept[graph.segment[affected]]
     return changed

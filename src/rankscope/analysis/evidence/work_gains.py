@@ -79,8 +79,8 @@ def less_device_work(replay: Replay, work: F64, shares: Sequence[F64 | None]) ->
     changed: F64 = work.copy()
     for column, share in enumerate(shares):
         if share is not None:
-            mine = np.flatnonzero((graph.owner == column) & (graph.label == Work.DEVICE))
-            changed[mine] *= 1.0 - share[np.minimum(graph.segment[mine], len(share) - 1)]
+            device_work = np.flatnonzero((graph.owner == column) & (graph.label == Work.DEVICE))
+            changed[device_work] *= 1.0 - share[np.minimum(graph.segment[device_work], len(share) - 1)]
     return changed
 
 
@@ -121,7 +121,7 @@ def _shares(
     groups = [kind(strings[o] if o >= 0 else "", strings[k]) for k, o in kinds.T.tolist()]
     found = {}
     for group in set(groups) & set(asked):
-        mine = np.array([g == group for g in groups])[which.reshape(-1)]
-        part = np.bincount(place[mine], length[mine], size)
+        of_group = np.array([g == group for g in groups])[which.reshape(-1)]
+        part = np.bincount(place[of_group], length[of_group], size)
         found[group] = np.divide(part, whole, out=np.zeros(size), where=whole > 0)
     return found

@@ -137,8 +137,8 @@ def _pieces(view: RankView, kind: str, row: int, ranks: tuple[int, ...]) -> list
         # Without recorded messages, a call has one peer, and its kind tells the direction.
         peer = int(calls.peer[row])
         pieces = tuple(Piece(sends, peer) for sends in (True, False) if kind != ("recv" if sends else "send"))
-    told = [Piece(p.sends, p.peer if p.peer >= 0 else only, p.elements) for p in pieces]
-    return [p for p in told if p.peer in others]
+    known = [Piece(p.sends, p.peer if p.peer >= 0 else only, p.elements) for p in pieces]
+    return [p for p in known if p.peer in others]
 
 
 def _sequence(view: RankView, messages: _Messages, sized: bool) -> CallSequence:

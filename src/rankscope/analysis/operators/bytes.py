@@ -40,8 +40,8 @@ def bytes_of_elementwise(operator: str, kernel: str, shapes: str) -> float | Non
         kernel: its name, which shows the type of its elements.
         shapes: ``Input Dims`` of the operator as Kineto writes them.
     """
-    found = _ELEMENT.search(kernel)
-    if found is None or not shapes or _PART.search(operator) or _CASTS in kernel:
+    match = _ELEMENT.search(kernel)
+    if match is None or not shapes or _PART.search(operator) or _CASTS in kernel:
         return None
     try:
         sizes = [prod(map(int, dims)) for dims in json.loads(shapes) if isinstance(dims, list) and dims]
@@ -51,7 +51,7 @@ def bytes_of_elementwise(operator: str, kernel: str, shapes: str) -> float | Non
         return None
     written = 0 if "reduce_kernel" in kernel else max(sizes)
     read = _READ.get(operator, sum)(sizes)
-    return float(_SIZES[found.lastgroup or "four"] * (read + written))
+    return float(_SIZES[match.lastgroup or "four"] * (read + written))
 
 
 def bytes_of_product(operator: str, kernel: str, shapes: str) -> float | None:

@@ -80,10 +80,10 @@ def _main_thread(view: RankView, threads: I64, counts: I64) -> int:
 
 
 def _is_users(name: str) -> bool:
-    found = _FRAME.match(name)
-    if found is None or name.startswith("<"):
+    match = _FRAME.match(name)
+    if match is None or name.startswith("<"):
         return False
-    file = found["file"].replace("\\", "/")
+    file = match["file"].replace("\\", "/")
     if _INSTALLED.search(file) or "<frozen" in file:
         return False
     first = file.removeprefix("./").partition("/")[0].removesuffix(".py")
@@ -92,10 +92,10 @@ def _is_users(name: str) -> bool:
 
 def readable(name: str) -> str:
     """Convert ``train.py(12): main`` to ``main() (train.py:12)``, with the last two parts of a long path."""
-    found = _FRAME.match(name)
-    if found is None:
+    match = _FRAME.match(name)
+    if match is None:
         return name
-    file = "/".join(found["file"].replace("\\", "/").split("/")[-2:])
-    function = found["function"]
+    file = "/".join(match["file"].replace("\\", "/").split("/")[-2:])
+    function = match["function"]
     called = function if function.startswith("<") else f"{function}()"
-    return f"{called} ({file}:{found['line']})"
+    return f"{called} ({file}:{match['line']})"

@@ -82,7 +82,7 @@ def _labels_of_calls(view: RankView, rows: I64) -> list[str]:
         inside = (at >= 0) & (times < events.end[marks[at.clip(0)]])
         names = [trace.strings[n] for n in events.name[marks[at.clip(0)]].tolist()]
         return [
-            ((found["module"] or ROOT) if within and (found := _FSDP.match(name)) else "")
+            ((match["module"] or ROOT) if within and (match := _FSDP.match(name)) else "")
             for name, within in zip(names, inside.tolist(), strict=True)
         ]
     out = [""] * len(rows)

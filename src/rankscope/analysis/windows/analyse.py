@@ -179,8 +179,10 @@ def analyse_window(
     )
     where = f"attempt {result.attempt}, window {result.window}"
     nothing_to_remark: list[str] = []
-    told = stages.run("remarks", lambda: remarks(views, matched, clocks, waits.steps, lossy), lambda: nothing_to_remark)
-    result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views), *told]]
+    remarked = stages.run(
+        "remarks", lambda: remarks(views, matched, clocks, waits.steps, lossy), lambda: nothing_to_remark
+    )
+    result.notes = [f"{where}: {note}" for note in [*notes, *_several_devices(views), *remarked]]
     result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted({**left, **lacking}.items())]
     _note_early(result)
     _note_unrun(result, [t for t in seen if _rank(t) not in left])

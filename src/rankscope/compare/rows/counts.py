@@ -59,9 +59,9 @@ def _row(name: str, before: Side, after: Side) -> DiffRow | None:
     shared = sorted(set(ours) & set(theirs))
     if not shared:
         return None
-    told = {rank: _apart(ours[rank], theirs[rank], count.rare) for rank in shared}
+    significant = {rank: _apart(ours[rank], theirs[rank], count.rare) for rank in shared}
     change = {rank: float(np.mean(theirs[rank]) - np.mean(ours[rank])) for rank in shared}
-    most = max(shared, key=lambda rank: (told[rank], abs(change[rank])))
+    most = max(shared, key=lambda rank: (significant[rank], abs(change[rank])))
     return DiffRow(
         kind="count",
         name=name,
@@ -70,8 +70,8 @@ def _row(name: str, before: Side, after: Side) -> DiffRow | None:
         after=float(np.mean(theirs[most])),
         change=change[most],
         noise=0.0,
-        told=told[most],
-        ranks=[rank for rank in shared if told[rank]],
+        told=significant[most],
+        ranks=[rank for rank in shared if significant[rank]],
     )
 
 

@@ -148,8 +148,8 @@ def _sum(changes: Sequence[_Change]) -> _Change:
 
 def _row(name: str, module: str, changes: dict[int, _Change], pairs: dict[int, list[Pair]]) -> DiffRow:
     """Return one row for all kernels of an operator, of the rank on which they changed most."""
-    told = {rank for rank, own in changes.items() if own.least > own.noise}
-    most = max(changes, key=lambda rank: (rank in told, abs(changes[rank].ms)))
+    significant = {rank for rank, own in changes.items() if own.least > own.noise}
+    most = max(changes, key=lambda rank: (rank in significant, abs(changes[rank].ms)))
     one, other = (sum(pair[side].total_ms for pair in pairs[most]) for side in (0, 1))
     counts = [sum(pair[side].count for own in pairs.values() for pair in own) for side in (0, 1)]
     return DiffRow(
@@ -162,9 +162,9 @@ def _row(name: str, module: str, changes: dict[int, _Change], pairs: dict[int, l
         change=changes[most].ms,
         noise=changes[most].noise,
         chance=simes([own.chance for own in changes.values()]),
-        told=most in told,
+        told=most in significant,
         status="changed" if all(counts) else "new" if counts[1] else "gone",
-        ranks=[rank for rank in sorted(told) if abs(changes[rank].ms) >= abs(changes[most].ms) / 2],
+        ranks=[rank for rank in sorted(significant) if abs(changes[rank].ms) >= abs(changes[most].ms) / 2],
         detail=_detail(pairs[most]),
     )
 

@@ -101,6 +101,6 @@ class Holding:
 
     @staticmethod
     def _place_in(path: Path) -> tuple[int, int, int]:
-        found = _NAME.fullmatch(path.name)
-        assert found is not None, path
-        return int(found[1]), int(found[2]), int(found[3])
+        match = _NAME.fullmatch(path.name)
+        assert match is not None, path
+        return int(match[1]), int(match[2]), int(match[3])

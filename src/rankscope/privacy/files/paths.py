@@ -38,9 +38,9 @@ def _clean(part: str, tokens: Tokens) -> str:
     if _OURS.fullmatch(part):
         return part
     done, place = [], 0
-    for found in RANK_WORDS.finditer(part):
-        done += [_replaced(part[place : found.start()], tokens), found[0]]
-        place = found.end()
+    for match in RANK_WORDS.finditer(part):
+        done += [_replaced(part[place : match.start()], tokens), match[0]]
+        place = match.end()
     return "".join([*done, _replaced(part[place:], tokens)]) or "_"
 
 

@@ -151,21 +151,21 @@ class Names:
         parts: list[str] = []
         place, depth = 0, 0
         while place < len(text):
-            found = _PART.match(text, place)
-            if found is None:
+            match = _PART.match(text, place)
+            if match is None:
                 return None
-            place, word = found.end(), found["name"]
+            place, word = match.end(), match["name"]
             if word is None:
-                depth += (found[0] in "<({[") - (found[0] in ">)}]")
-                parts.append(found[0])
+                depth += (match[0] in "<({[") - (match[0] in ">)}]")
+                parts.append(match[0])
             elif self._is_public(word):
                 parts.append(word)
             elif depth == 0:
                 return None  # the kernel's name is private, and so are the numbers after it
             else:
-                begin = found.start() + (2 if word.startswith("::") else 0)
+                begin = match.start() + (2 if word.startswith("::") else 0)
                 place = _end_of_arguments(text, place)
-                parts += [text[found.start() : begin], self.own(text[begin:place])]
+                parts += [text[match.start() : begin], self.own(text[begin:place])]
         return "".join(parts).replace(_STAND_IN, "(anonymous namespace)")
 
     def _is_public(self, word: str) -> bool:

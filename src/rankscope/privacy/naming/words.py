@@ -133,8 +133,8 @@ class Words:
         """Return the released part of a version."""
         if self.policy.versions == "drop" or isinstance(value, bool) or not isinstance(value, (str, int)):
             return None
-        found = _VERSION.match(str(value))
-        return found[0] if found else None
+        match = _VERSION.match(str(value))
+        return match[0] if match else None
 
     def thread(self, value: Any) -> str:
         """Return the name of a thread in the kernel."""

@@ -64,11 +64,11 @@ def parse_name(name: str) -> Naming:
     words: dict[str, int | None] = {}
     rest: list[str] = []
     place = 0
-    for found in RANK_WORDS.finditer(text):
-        rest.append(text[place : found.start()])
-        place = found.end()
-        key = next(key for key, text in found.groupdict().items() if text is not None)
-        value = int(found[found.re.groups])
+    for match in RANK_WORDS.finditer(text):
+        rest.append(text[place : match.start()])
+        place = match.end()
+        key = next(key for key, text in match.groupdict().items() if text is not None)
+        value = int(match[match.re.groups])
         words[key] = value if words.get(key, value) == value else None
     rest.append(text[place:])
     counts = [(letters.lower(), int(digits)) for part in rest for letters, digits in _NUMBER.findall(part)]

@@ -142,9 +142,9 @@ def _read_head(blocks: Iterator[bytes], name: str) -> tuple[bytes, re.Match[byte
             listed = _LIST_OPENING.match(buffer)
             if listed:
                 return buffer, listed, True, not more
-            found = _OPENING.search(buffer, max(0, searched - 4096))
-            if found and (not more or found.end() < len(buffer)):
-                return buffer, found, False, not more
+            match = _OPENING.search(buffer, max(0, searched - 4096))
+            if match and (not more or match.end() < len(buffer)):
+                return buffer, match, False, not more
             searched = len(buffer)
         if not more or len(buffer) > MAX_HEAD_BYTES:
             what = "is empty" if not buffer.strip() else f'has no "traceEvents" list within {len(buffer)} bytes'
@@ -159,8 +159,8 @@ def find_end(text: bytes) -> tuple[int, int] | None:
     """
     first = None
     looked_at = 0
-    for found in _END.finditer(text):
-        place = found.start() + 1, found.end()
+    for match in _END.finditer(text):
+        place = match.start() + 1, match.end()
         first = first or place
         try:
             _shape.decode(b"[" + text[: place[0]] + b"]")

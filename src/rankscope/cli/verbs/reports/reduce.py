@@ -105,8 +105,8 @@ def share_in(text: str) -> tuple[int, int]:
     Raises:
         ConfigError: the text has another form.
     """
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-    number, of = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    number, of = (int(match[1]), int(match[2])) if match else (0, 0)
     if number >= of:
         raise ConfigError(f"--share {text} is not I/N with I below N; write for instance --share 0/8 to 7/8")
     return number, of
