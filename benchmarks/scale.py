@@ -1,14 +1,15 @@
 """Time and memory of matching, clocks, waits and the screening for late ranks, on simulated jobs.
 
     python benchmarks/scale.py [--tp 8] [--dp 8] [--steps 20] [--whole]
-    python benchmarks/scale.py --ranks 8,64,256,512,1024 [--steps 20] [--layers 3]
+    python benchmarks/scale.py --ranks 8,64,256,512,1024 [--steps 20] [--layers 3] [--out results.json]
 
 150 collectives a rank and step in a TP x DP mesh, one rank stalled; ``--whole`` also runs the replay and the report,
 with and without the stall.
 
 ``--ranks`` makes a table: for each number of ranks (TP 8 x DP, in a process of its own, 3 collectives a layer and step)
 the CPU seconds of every stage from reduced objects to the written report, the most memory until its end, and by which
-power of the ranks the last two grow. The planted rank has to be found in each.
+power of the ranks the seconds grow: between the last two sizes, and from the first of 256 or more to the last. The
+planted rank has to be found in each. It goes on with the sizes that ``--out`` does not have.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--ranks", metavar="N,N", help="make a table of these numbers of ranks, multiples of 8")
     parser.add_argument("--layers", type=int, default=3, help="of the table's job")
+    parser.add_argument("--out", type=Path, help="of the table: what was measured, to go on from")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.ranks:
-        return table([int(text) for text in arguments.ranks.split(",")], arguments.steps, arguments.layers)
+        sizes = [int(text) for text in arguments.ranks.split(",")]
+        return table(sizes, arguments.steps, arguments.layers, arguments.out)
     if arguments.one:
         print(json.dumps(stages(arguments.one, arguments.steps, arguments.layers)))
         return 0
@@ -99,32 +102,45 @@ def timed(what: str, work: Callable[[], T]) -> T:
     return result
 
 
+LARGE = 256
+"""Ranks from which growth is judged: below, constant costs hide it."""
+TOGETHER = "from objects to the report"
 PARTS = ("build_graph", "prepare", "judge_ranks", "measure", "slow_groups")
 """Of the replay, whose own stage is all of them."""
 
 
-def table(sizes: Sequence[int], steps: int, layers: int) -> int:
+def table(sizes: Sequence[int], steps: int, layers: int, out: Path | None) -> int:
     """Measure each size and print a row a stage."""
-    found: dict[int, dict[str, tuple[float, float]]] = {}
+    kept: dict[str, dict[str, tuple[float, float]]] = json.loads(out.read_text()) if out and out.exists() else {}
     for size in sizes:
+        if _key(size, steps, layers) in kept:
+            continue
         words = [sys.executable, __file__, "--one", str(size), "--steps", str(steps), "--layers", str(layers)]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-        found[size] = json.loads(done.stdout.splitlines()[-1])
+        kept[_key(size, steps, layers)] = json.loads(done.stdout.splitlines()[-1])
+        if out:
+            out.write_text(json.dumps(kept))
         print(f"{size} ranks measured", file=sys.stderr)
-    print("| CPU s, and MB at its end | " + " | ".join(f"{size:,}" for size in sizes) + " | power |")
-    print("| --- |" + " --- |" * (len(sizes) + 1))
-    for stage in found[sizes[-1]]:
+    found = {size: kept[_key(size, steps, layers)] for size in sizes}
+    last, large = sizes[-1], [size for size in sizes if size >= LARGE]
+    spans = [pair for pair in (tuple(sizes[-2:]), (large[0], last) if len(large) > 2 else ()) if len(pair) == 2]
+    heads = [*(f"{size:,}" for size in sizes), *(f"power {one:,} to {other:,}" for one, other in spans)]
+    print("| CPU s, and MB at its end | " + " | ".join(heads) + " |\n| --- |" + " --- |" * len(heads))
+    for stage in found[last]:
         cells = [f"{s:.2f}, {mb:.0f}" if s >= 0.005 else "" for s, mb in (found[n].get(stage, (0.0, 0)) for n in sizes)]
         if any(cells):
-            print(f"| {stage} | " + " | ".join(cells) + f" | {_power(found, sizes, stage)} |")
+            powers = [_power(found, one, other, stage) for one, other in spans]
+            print(f"| {stage} | " + " | ".join([*cells, *powers]) + " |")
     return 0
 
 
-def _power(found: dict[int, dict[str, tuple[float, float]]], sizes: Sequence[int], stage: str) -> str:
-    if len(sizes) < 2:
-        return ""
-    one, other = sizes[-2:]
-    before, after = found[one].get(stage, (0.0, 0))[0], found[other][stage][0]
+def _key(size: int, steps: int, layers: int) -> str:
+    return f"{size} ranks, {steps} steps, {layers} layers"
+
+
+def _power(found: dict[int, dict[str, tuple[float, float]]], one: int, other: int, stage: str) -> str:
+    """Return log(seconds) / log(ranks); empty where a size took so little that chance decides."""
+    before, after = found[one].get(stage, (0.0, 0))[0], found[other].get(stage, (0.0, 0))[0]
     return f"{math.log(after / before) / math.log(other / one):.2f}" if min(before, after) > 0.05 else ""
 
 
@@ -169,6 +185,7 @@ def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]
         clocked("report written", lambda: write_report(report, Path(folder) / "report"))
     if report.verdict.ranks != [late] or report.errors:
         raise SystemExit(f"wrong: {report.verdict.sentence} {report.errors}")
+    took[TOGETHER] = [sum(took[name][0] for name in ("columns read", "analysis", "report written")), peak_mb()]
     return {name: (took[name][0], took[name][1]) for name in sorted(took, key=lambda n: -took[n][0])}
 
 

@@ -8,6 +8,7 @@ ranks only. Where there is no room for such files, columns stay in memory.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import shutil
@@ -89,10 +90,19 @@ class Scratch:
         return found
 
 
-def release() -> None:
-    """Give the pages of all scratch files back to the system, which keeps their contents."""
+def release(*, freed: bool = False) -> None:
+    """Give the pages of all scratch files back to the system, which keeps their contents.
+
+    Args:
+        freed: also give back the memory of arrays that are no more. glibc keeps it otherwise, and after small arrays of
+            many ranks this is a third of what is used. It takes milliseconds.
+    """
     for file in list(_MAPPED):
         file.madvise(mmap.MADV_DONTNEED)
+    if freed and _MAPPED:
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def released(items: Iterable[T]) -> Iterator[T]:

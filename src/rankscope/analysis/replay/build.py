@@ -16,13 +16,14 @@ from rankscope.analysis.replay.cpu_rank import add_cpu_rank
 from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
 from rankscope.analysis.replay.graph import Builder, Graph
 from rankscope.analysis.replay.segments import Plan
-from rankscope.trace.scratch import released
+from rankscope.trace.scratch import release, released
 
 __all__ = ["begins", "build_graph"]
 
 
 def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits, plan: Plan) -> Graph:
     """Build the graph of all ranks of one window."""
+    release(freed=True)
     builder = Builder()
     window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
     for column, view in released(enumerate(views)):
@@ -35,7 +36,9 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     ranks.reverse()
     for _ in released(range(len(ranks))):
         ranks.pop().add(least)
-    return builder.finish(window.end, window.start, matched.column)
+    graph = builder.finish(window.end, window.start, matched.column)
+    release(freed=True)
+    return graph
 
 
 def begins(view: RankView, column: int, clocks: Clocks, steps: JobSteps) -> float:

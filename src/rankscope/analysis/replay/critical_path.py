@@ -62,7 +62,7 @@ def critical_path(replay: Replay) -> Chain:
     """Follow the path back from the end of the last step to the begin of the first one, or to a node without known
     cause."""
     graph = replay.graph
-    at, weight = graph.replay(), graph.base + graph.work
+    at = graph.replay()
     owner = _owners(graph)
     first, source = graph.first, graph.source
     node = int(replay.step_calls[-1][np.argmax(at[replay.step_calls[-1]])])
@@ -71,7 +71,9 @@ def critical_path(replay: Replay) -> Chain:
         low, high = int(first[node]), int(first[node + 1])
         if low == high:
             break
-        edge = low if high == low + 1 else low + int((at[source[low:high]] + weight[low:high]).argmax())
+        edge = low
+        if high > low + 1:
+            edge += int((at[source[low:high]] + (graph.base[low:high] + graph.work[low:high])).argmax())
         before = int(source[edge])
         begin, end = float(at[before]), float(at[node])
         label, own = int(graph.label[edge]), int(graph.owner[edge])
@@ -88,10 +90,10 @@ def critical_path(replay: Replay) -> Chain:
     return Chain(start, end, part.astype(np.int8), column.astype(np.int64), call.astype(np.int64))
 
 
-def _owners(graph: Graph) -> I64:
+def _owners(graph: Graph) -> NDArray[np.int32]:
     """Column of the rank to which each node belongs, as far as its edges show; -1 for nodes shared by ranks."""
-    owner = np.full(len(graph.recorded), -1, np.int64)
-    target = np.repeat(np.arange(len(graph.recorded)), np.diff(graph.first))
+    owner = np.full(len(graph.recorded), -1, np.int32)
+    target = np.repeat(np.arange(len(graph.recorded), dtype=np.int32), np.diff(graph.first))
     mine = np.flatnonzero((graph.label == Work.HOST) | (graph.label == Work.DEVICE))
     owner[target[mine]] = graph.owner[mine]
     owner[graph.source[mine]] = graph.owner[mine]

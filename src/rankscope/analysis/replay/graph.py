@@ -125,6 +125,7 @@ class Graph:
             return by_node(self.first, self.source, self.base + work, self.recorded, self.fixed)
         if self._levels is None:
             self._levels = Levels.of(self.first, self.source, self.fixed)
+        release()
         return self._levels.run(self.base, work, self.recorded)
 
     def transfers(self) -> tuple[I64, I64]:

@@ -103,7 +103,8 @@ class Levels:
         latest = np.maximum.reduceat
         for first, last, steps in self.blocks:
             edges = self.edge[first:last]
-            weight = base[edges] + work[edges]
+            weight = base[edges]
+            weight += work[edges]
             for here, end, low, high, sources, begins in steps:
                 reached = at[sources]
                 reached += weight[low:high]

@@ -21,6 +21,9 @@ __all__ = ["OverlapSlowdown"]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
+AT_ONCE = 1 << 18
+"""Number of edges whose times are compared at a time."""
+
 ROUNDS = 2
 """Replays after the first one. Durations depend on when calls run, and the reverse; a third replay changes costs by
 less than 1 %."""
@@ -65,17 +68,19 @@ class OverlapSlowdown:
     def _covered(self, at: F64, length: F64, edges: I64) -> F64:
         """Share of each piece of device work that runs while a call of its rank is on the device."""
         graph = self.graph
-        begin = at[graph.source[edges]]
-        end, owner = begin + length, graph.owner[edges].astype(np.int64)
+        blocks = [slice(first, first + AT_ONCE) for first in range(0, len(edges), AT_ONCE)]
+        latest = max((float((at[graph.source[edges[some]]] + length[some]).max()) for some in blocks), default=0.0)
         origin = min(float(at.min()), 0.0)
         # The ranks follow each other on one time axis.
-        room = np.int64(max(float(at.max()), float(end.max(initial=0.0))) - origin) + 2
+        room = np.int64(max(float(at.max()), latest) - origin) + 2
         calls = graph.member.astype(np.int64) * room
         busy = intervals.union(
             calls + (at[graph.starts] - origin).astype(np.int64), calls + (at[graph.ends] - origin).astype(np.int64)
         )
-        first = owner * room + (begin - origin).astype(np.int64)
-        last = owner * room + (end - origin).astype(np.int64)
-        inside = intervals.cover(busy, first, last)
-        share: F64 = np.divide(inside, last - first, out=np.zeros(len(first)), where=last > first)
+        share: F64 = np.zeros(len(edges))
+        for some in blocks:
+            begin, owner = at[graph.source[edges[some]]], graph.owner[edges[some]].astype(np.int64)
+            first = owner * room + (begin - origin).astype(np.int64)
+            last = owner * room + (begin + length[some] - origin).astype(np.int64)
+            np.divide(intervals.cover(busy, first, last), last - first, out=share[some], where=last > first)
         return share

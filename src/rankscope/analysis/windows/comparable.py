@@ -12,6 +12,7 @@ from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.segments import Plan, launch_times
 from rankscope.analysis.stragglers.profile import Profile
 from rankscope.trace.names import Kind
+from rankscope.trace.scratch import released
 
 __all__ = ["comparable"]
 
@@ -42,7 +43,7 @@ def comparable(
     """
     alone = np.array([plan.whole(c) for c in range(len(views))])
     lost, kernels = np.zeros_like(alone), np.zeros(alone.shape, np.int64)
-    for column, (view, own) in enumerate(zip(views, profiles, strict=True)):
+    for column, (view, own) in released(enumerate(zip(views, profiles, strict=True))):
         more = np.setdiff1d(np.array(extra[column], np.int64), plan.rows[column])
         inside = np.searchsorted(own.bounds, launch_times(view, more), side="right") - 1 + plan.shift[column]
         alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.scratch import Scratch
+from rankscope.trace.scratch import Scratch, release
 
 __all__ = ["Shared"]
+
+RELEASED_AT = 16
+"""Traces whose columns keep their pages after they were read."""
 
 
 @dataclass(slots=True)
@@ -22,6 +25,7 @@ class Shared:
     _texts: dict[str, str] = field(default_factory=dict)
     _lists: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     _scratch: Scratch = field(default_factory=Scratch)
+    _taken: int = 0
 
     def take(self, trace: RankTrace) -> RankTrace:
         """Replace values of the trace, in place, by equal ones of earlier traces, and move large columns to files."""
@@ -32,4 +36,7 @@ class Shared:
             setattr(trace.collectives, column, self._lists.setdefault(tuple(texts), texts))
         trace.groups = [replace(g, ranks=self._ranks.setdefault(g.ranks, g.ranks)) for g in trace.groups]
         self._scratch.take(trace.events, trace.python, trace.collectives)
+        self._taken += 1
+        if self._taken % RELEASED_AT == 0:
+            release()
         return trace
