@@ -12,24 +12,8 @@ import pytest
 from rankscope import cli
 from rankscope.errors import ConfigError, RunDirError
 from rankscope.node.late_gathering import gather_later
-from rankscope.rundir.layout import RunDir
 from support.ending import ending
 from support.node import Node, until
-
-
-@pytest.fixture
-def make(tmp_path):
-    """Nodes of one run; their helpers are ended with the test."""
-    nodes = []
-
-    def make(name="spool", **task) -> Node:
-        node = Node(tmp_path / name, RunDir(tmp_path / "RUN"), **task)
-        nodes.append(node)
-        return node
-
-    yield make
-    for node in nodes:
-        node.close()
 
 
 def statuses(node: Node) -> list[tuple[int, str]]:

@@ -23,24 +23,8 @@ from rankscope.node.helper import Helper
 from rankscope.node.messages import Messages
 from rankscope.own_process import command, environment
 from rankscope.records.running.step_log import STEP_LOG_CAPACITY, STEP_LOG_ENTRY, STEP_LOG_HEADER
-from rankscope.rundir.layout import RunDir
 from support.ending import end, ending
 from support.node import TRACE, Node, until
-
-
-@pytest.fixture
-def make(tmp_path):
-    """Nodes of one run; their helpers are ended with the test."""
-    nodes = []
-
-    def make(name="spool", **task) -> Node:
-        node = Node(tmp_path / name, RunDir(tmp_path / "RUN"), **task)
-        nodes.append(node)
-        return node
-
-    yield make
-    for node in nodes:
-        node.close()
 
 
 def whole(node: Node, ranks=(0, 1)) -> bool:

@@ -128,11 +128,11 @@ def browsing() -> Iterator[Browser]:
             browser.close()
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 def _first_window(port: int) -> Browser:
-    for _ in range(100):
+    for _ in range(1200):
         try:
             return Browser(port)
         except urllib.error.URLError:  # noqa: PERF203 - it is not there yet

@@ -99,7 +99,7 @@ def test_a_script_that_closes_what_it_does_not_know_keeps_its_files(tmp_path, pr
     job.stdin.flush()
     assert job.stdout.readline() == "closed\n"
     with contextlib.suppress(OSError):  # ENXIO: nobody listens any more
-        for token in range(1, 200):  # the read that was under way is answered; then it is seen that the pipe is gone
+        for token in range(1, 2000):  # the read that was under way is answered; then it is seen that the pipe is gone
             ask(tmp_path, token)
             time.sleep(0.05)
         pytest.fail("it reads on from a descriptor that is the script's own")

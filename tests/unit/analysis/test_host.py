@@ -13,6 +13,18 @@ from rankscope.trace.files.load import load_traces
 US = 1000  # ns
 
 
+def recorded(tmp_path, events, world_size: int = 1):
+    """The view of rank 0, of whose trace these are the events."""
+    trace = {
+        "distributedInfo": {"rank": 0, "world_size": world_size, "backend": "gloo"},
+        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
+    }
+    path = tmp_path / "rank_0.json"
+    path.write_text(json.dumps(trace))
+    (loaded,) = load_traces([path], cache=False).traces
+    return settle_ends(make_view(loaded, 0))
+
+
 def view_of(tmp_path, call_end_us: float, *, resume_us: float = 600, next_call_end_us: float | None = None):
     """An operator to 100 us, a call from 90 us on, nothing until ``resume_us``, then an operator of 300 us.
 
@@ -27,14 +39,7 @@ def view_of(tmp_path, call_end_us: float, *, resume_us: float = 600, next_call_e
     if next_call_end_us is not None:
         after = {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 3, "ts": 95, "dur": next_call_end_us - 95}
         events.append(after)
-    trace = {
-        "distributedInfo": {"rank": 0, "world_size": 1, "backend": "gloo"},
-        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
-    }
-    path = tmp_path / "rank_0.json"
-    path.write_text(json.dumps(trace))
-    (loaded,) = load_traces([path], cache=False).traces
-    return settle_ends(make_view(loaded, 0))
+    return recorded(tmp_path, events)
 
 
 @pytest.mark.parametrize("call_end_us", [600, 640, 840], ids=["when-woken", "a-little-later", "on-a-loaded-machine"])
@@ -76,14 +81,7 @@ def test_two_calls_that_are_waited_for_at_once(tmp_path):
         {"name": "gloo:all_reduce", "cat": "user_annotation", "tid": 3, "ts": 1040, "dur": 160},
         {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 1210, "dur": 300},
     ]
-    trace = {
-        "distributedInfo": {"rank": 0, "world_size": 4, "backend": "gloo"},
-        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
-    }
-    path = tmp_path / "rank_0.json"
-    path.write_text(json.dumps(trace))
-    (loaded,) = load_traces([path], cache=False).traces
-    begin, resume, call = cpu_waits(settle_ends(make_view(loaded, 0)))
+    begin, resume, call = cpu_waits(recorded(tmp_path, events, world_size=4))
     assert list(zip(begin.tolist(), resume.tolist(), call.tolist(), strict=True)) == [
         (110 * US, 1020 * US, 0),
         (1020 * US, 1210 * US, 1),
@@ -103,14 +101,7 @@ def test_a_message_after_gradients_ends_the_wait_for_these(tmp_path):
         {"name": "gloo:send", "cat": "user_annotation", "tid": 1, "ts": 1075, "dur": 300},
         {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 1400, "dur": 300},
     ]
-    trace = {
-        "distributedInfo": {"rank": 0, "world_size": 4, "backend": "gloo"},
-        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in events],
-    }
-    path = tmp_path / "rank_0.json"
-    path.write_text(json.dumps(trace))
-    (loaded,) = load_traces([path], cache=False).traces
-    begin, resume, call = cpu_waits(settle_ends(make_view(loaded, 0)))
+    begin, resume, call = cpu_waits(recorded(tmp_path, events, world_size=4))
     assert list(zip(begin.tolist(), resume.tolist(), call.tolist(), strict=True)) == [
         (130 * US, 1070 * US, 1),
         (1070 * US, 1400 * US, 2),
@@ -127,14 +118,7 @@ def waiting_inside(tmp_path, *events):
         {"name": "aten::mm", "cat": "cpu_op", "tid": 1, "ts": 700, "dur": 200},
         *events,
     ]
-    trace = {
-        "distributedInfo": {"rank": 0, "world_size": 1, "backend": "gloo"},
-        "traceEvents": [{"ph": "X", "pid": 7, **event} for event in given],
-    }
-    path = tmp_path / "rank_0.json"
-    path.write_text(json.dumps(trace))
-    (loaded,) = load_traces([path], cache=False).traces
-    view = settle_ends(make_view(loaded, 0))
+    view = recorded(tmp_path, given)
     return view, list(zip(*(t.tolist() for t in view.compute), strict=True))
 
 

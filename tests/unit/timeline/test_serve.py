@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def ask(
     server: Server, path: str, method: str = "GET", host: str | None = None, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=120)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
     connection.putheader("Host", host or f"127.0.0.1:{server.server_port}")
     for name, value in headers.items():

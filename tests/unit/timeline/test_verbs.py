@@ -117,7 +117,7 @@ def test_view_serves_until_it_is_interrupted(run: Path) -> None:
         label, _, url = process.stdout.readline().strip().partition(":")
         assert label == "report"
         host, _, path = url.strip().removeprefix("http://").partition("/")
-        connection = http.client.HTTPConnection(host, timeout=10)
+        connection = http.client.HTTPConnection(host, timeout=120)
         connection.request("GET", "/" + path)
         assert connection.getresponse().read() == (run / "report" / "report.html").read_bytes()
         connection.close()

@@ -14,29 +14,9 @@ import pytest
 
 from rankscope.trace.files.find import find_traces
 from rankscope.trace.files.load import load_traces
-from rankscope.trace.files.naming import rank_of_name
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]
-
-
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("rank_0.json.gz", 0),
-        ("rank_00012.trace.json.gz", 12),
-        ("_hist1_rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
-        ("worker0_step_12.1694128201550.pt.trace.json", 0),
-        ("trace_8_rank_1.json", 1),
-        ("Rank3.json", 3),
-        ("frank3.json", None),
-        ("host-b_4242.1700000000000000003.pt.trace.json", None),
-        ("rank0_rank1.json", None),
-        ("standalone.json", None),
-    ],
-)
-def test_rank_of_name(name: str, rank: int | None) -> None:
-    assert rank_of_name(name) == rank
 
 
 def rank_events(make_event: Make, first: int, at: int) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ def test_mutated_traces(part: int, data: Path, tmp_path: Path) -> None:
                 text = mutate(text, dice)
         path = tmp_path / f"rank_{number}.json"
         path.write_bytes(text)
-        begun = time.monotonic()
+        begun = time.process_time()
         try:
             trace = read_trace(path)
         except TraceError as error:
@@ -100,7 +100,7 @@ def test_mutated_traces(part: int, data: Path, tmp_path: Path) -> None:
             check(trace)
             if store_cached(path, trace):
                 assert load_cached(path) is not None, number
-        assert time.monotonic() - begun < 20, number
+        assert time.process_time() - begun < 20, number  # CPU time, which other load does not stretch
 
 
 def test_the_mutator_reaches_both_ends(data: Path, tmp_path: Path) -> None:

@@ -25,6 +25,16 @@ from rankscope.trace.files.naming import naming_schemes, parse_name, rank_of_nam
         ("r3-2026-09-14.pt.trace.json", None),
         ("rank1_rank2.json", None),
         ("frankfurt_17.json", None),
+        ("rank_0.json.gz", 0),
+        ("rank_00012.trace.json.gz", 12),
+        ("_hist1_rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
+        ("worker0_step_12.1694128201550.pt.trace.json", 0),
+        ("trace_8_rank_1.json", 1),
+        ("Rank3.json", 3),
+        ("frank3.json", None),
+        ("host-b_4242.1700000000000000003.pt.trace.json", None),
+        ("rank0_rank1.json", None),
+        ("standalone.json", None),
     ],
 )
 def test_the_word_for_a_rank(name: str, rank: int | None) -> None:
