@@ -1,13 +1,15 @@
 """Cost of the step log, in time and in bytes.
 
-    python benchmarks/steplog.py [--steps 2000] [--ms 20] [--hours 10] [--cuda]
+    python benchmarks/steplog.py [--steps 2000] [--ms 20] [--read-pairs 12] [--hours 10] [--cuda]
 
 One process trains in blocks of 4 steps, in turns without and with all that the agent does in a step that is not
-recorded (ABBA: marks at forward and backward, counts of the scheduler, the entry, reads of torch's flight recorder as
-often as by default; with ``--cuda`` also five events of the device). The figure is the median over pairs of blocks of
-the ratio of their median steps, and of the CPU time of the thread; the reads are in the ratio of all steps. Each step
-has five collectives in a group of one rank. Weights are compared bit by bit. Then so many hours of steps of a
-log-normal length, with one in a hundred much longer, are logged, drained and placed.
+recorded (ABBA: marks at forward and backward, counts of the scheduler, the entry; with ``--cuda`` also five events of
+the device). The figure is the median over pairs of blocks of the ratio of their median steps, and of the CPU time of
+the thread. Each step sleeps for one time, by which bare steps take ``--ms``, so that whatever the log does makes a step
+longer. Then blocks are as long as the time between two reads of torch's flight recorder at the default share of the
+time, so that each block with the log has one read; the figure is the median over ``--read-pairs`` pairs of the ratio of
+their whole durations. Each step has five collectives in a group of one rank. Weights are compared bit by bit. Last, so
+many hours of steps of a log-normal length, with one in a hundred much longer, are logged, drained and placed.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ def main() -> None:
         "--ms",
         type=float,
         default=20.0,
-        help="length of a step, filled up by sleeping: what is shorter than that shows in the CPU time only",
+        help="length of a bare step, most of which it sleeps",
     )
+    parser.add_argument("--read-pairs", type=int, default=12, help="each takes twice the time between two reads")
     parser.add_argument("--hours", type=float, default=10.0, help="0 leaves this part out")
     parser.add_argument("--cuda", action="store_true", help="train on a GPU, with its times in the log")
     options = parser.parse_args()
@@ -62,16 +65,13 @@ def main() -> None:
         log = StepLog(Path(folder) / "ring", device)
         log.clock.follow()
         training = Training(options.cuda)
+        training.settle(options.ms)
         for row in (
             ("calls alone, us a step", _alone(log)),
             ("looking for windows, us a step: rank 0, others", _looking(Path(folder))),
-            *_paired(
-                training,
-                StepLog(Path(folder) / "other ring", device),
-                options.steps,
-                options.ms,
-                Path(folder) / "calls",
-            ),
+            *_paired(training, StepLog(Path(folder) / "other ring", device), options.steps),
+            *_with_reads(training, StepLog(Path(folder) / "third ring", device), options.read_pairs, Path(folder)),
+            *_bit_identical(training.cuda, log),
             *_reading(training),
             *(_bytes(Path(folder), options.hours, options.ms) if options.hours else ()),
         ):
@@ -124,9 +124,16 @@ class Training:
         self.model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)).to(where)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
         self.batch, self.bucket = torch.randn(32, 256).to(where), torch.ones(8, device=where)
+        self.rest_s = 0.0
 
-    def step(self, log: StepLog | None, ms: float, calls: CallTimes | None = None) -> None:
-        begun = time.perf_counter()
+    def settle(self, ms: float) -> None:
+        """Sleep in each step, so that a bare one takes this long."""
+        for _ in range(20):
+            self.step(None)
+        bare = statistics.median(_timed(functools.partial(self.step, None)) for _ in range(100))
+        self.rest_s = max(ms / 1e3 - bare, 1e-6)
+
+    def step(self, log: StepLog | None, calls: CallTimes | None = None) -> None:
         if log is not None:
             log.mark("forward")
         loss = self.model(self.batch).square().mean()
@@ -146,42 +153,66 @@ class Training:
         if log is not None and calls is not None:
             calls.note(log.steps - 1, time.perf_counter_ns(), log.phases.backwards())
             calls.read_if_due()
-        while (left := begun + ms / 1e3 - time.perf_counter()) > 0:
-            time.sleep(left / 2)
+        if self.rest_s:
+            time.sleep(self.rest_s)
 
 
-def _paired(training: Training, log: StepLog, steps: int, ms: float, path: Path):
+def _paired(training: Training, log: StepLog, steps: int):
     log.clock.follow()
-    reads: list[float] = []
-    calls = CallTimes(path, ToolConfig().step_log.calls_pct / 100, functools.partial(_read, reads))
-    ratios, extra, all_steps = [], [], {True: 0.0, False: 0.0}
-    for _ in range(20):
-        training.step(None, ms)
+    ratios, extra = [], []
     for pair in range(steps // (2 * BLOCK)):
         found = {}
         for logged in (True, False) if pair % 2 else (False, True):
             used, cpu = (log if logged else None), time.thread_time_ns()
-            took = [_timed(lambda used=used: training.step(used, ms, calls)) for _ in range(BLOCK)]
-            all_steps[logged] += sum(took)
+            took = [_timed(functools.partial(training.step, used)) for _ in range(BLOCK)]
             found[logged] = statistics.median(took), (time.thread_time_ns() - cpu) / BLOCK / 1e3
         ratios.append(found[True][0] / found[False][0])
         extra.append(found[True][1] - found[False][1])
-    error = 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5
-    yield (
-        f"step with the log by that without, median of {len(ratios)} pairs",
-        f"{statistics.median(ratios):.5f} ± {error:.5f}",
-    )
+    yield f"step with the log by that without, median of {len(ratios)} pairs", _median_and_error(ratios)
     quarters = statistics.quantiles(extra, n=4)
     yield "CPU time more, us a step: median (quartiles)", f"{quarters[1]:.0f} ({quarters[0]:.0f} to {quarters[2]:.0f})"
+
+
+def _with_reads(training: Training, log: StepLog, pairs: int, folder: Path):
+    """Compare blocks of as many steps as there are between two reads of the recorder, the read included."""
+    if not pairs:
+        return
+    log.clock.follow()
+    reads: list[float] = []
+    calls = CallTimes(folder / "calls", ToolConfig().step_log.calls_pct / 100, functools.partial(_read, reads))
+    for _ in range(500):  # until the recorder is full
+        training.step(None)
+    while len(reads) < 2:  # until the pause follows from what a read takes
+        training.step(log, calls)
+    ratios, block = [], calls.every
+    for pair in range(pairs):
+        while log.steps % block != block // 2:  # one read in the middle of each block
+            training.step(log, calls)
+        found = {}
+        for logged in (True, False) if pair % 2 else (False, True):
+            used = log if logged else None
+            begun = time.perf_counter()
+            for _ in range(block):
+                training.step(used, calls)
+            found[logged] = time.perf_counter() - begun
+        ratios.append(found[True] / found[False])
     yield (
-        f"all steps with the log, {len(reads)} reads of the recorder included, by those without",
-        f"{all_steps[True] / all_steps[False]:.5f}",
+        f"the same with one read in {block:,} steps, median of {len(ratios)} pairs of such blocks",
+        _median_and_error(ratios),
     )
-    yield "share of the time that these reads took, %", f"{100 * sum(reads) / all_steps[True]:.3f}"
-    one, other = Training(training.cuda), Training(training.cuda)
+    yield f"reads, ms: median of {len(reads)}", f"{1e3 * statistics.median(reads):.1f}"
+
+
+def _median_and_error(ratios: list[float]) -> str:
+    error = 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else float("nan")
+    return f"{statistics.median(ratios):.5f} ± {error:.5f}"
+
+
+def _bit_identical(cuda: bool, log: StepLog):
+    one, other = Training(cuda), Training(cuda)
     for _ in range(100):
-        one.step(log, 0)
-        other.step(None, 0)
+        one.step(log)
+        other.step(None)
     same = all(torch.equal(a, b) for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True))
     yield "weights bit-identical after 100 steps", "yes" if same else "NO"
 
@@ -194,8 +225,9 @@ def _read(reads: list[float]):
 
 
 def _reading(training: Training):
+    training.rest_s = 0.0
     for _ in range(500):  # until the recorder is full
-        training.step(None, 0)
+        training.step(None)
     taken: dict[bool, list[float]] = {True: [], False: []}
     for number in range(20):
         begun = time.perf_counter()

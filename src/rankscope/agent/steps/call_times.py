@@ -64,7 +64,9 @@ class CallTimes:
     ) -> None:
         self._path, self._share, self._read, self._busy, self._clock = path, share, read, busy, clock
         self._steps: deque[StepSpan] = deque(maxlen=MOST_STEPS)
-        self._every, self._took, self._told = FEWEST, 0, -1
+        self._took, self._told = 0, -1
+        self.every = FEWEST
+        """Number of steps between two reads."""
         self.off = share <= 0
 
     def note(self, number: int, end: int, backwards: Sequence[tuple[int, int]]) -> None:
@@ -79,7 +81,7 @@ class CallTimes:
 
     def read_if_due(self) -> bool:
         """Read the recorder if it is time to, in the training thread after :meth:`note`; return whether it was read."""
-        if self.off or (self._steps[-1][0] + 1) % self._every:
+        if self.off or (self._steps[-1][0] + 1) % self.every:
             return False
         if not self._took:
             self._pause(FIRST_NS)
@@ -112,9 +114,9 @@ class CallTimes:
         first, last = self._steps[0], self._steps[-1]
         step = (last[1] - first[1]) / max(last[0] - first[0], 1)
         needed = took / self._share / max(step, 1.0)
-        self._every = FEWEST
-        while self._every < needed:
-            self._every *= 2
+        self.every = FEWEST
+        while self.every < needed:
+            self.every *= 2
 
 
 def call_times(
