@@ -18,7 +18,9 @@ from rankscope.sweeps.order import order_of
 __all__ = ["Launch", "go_on", "missing", "told_of"]
 
 Say = Callable[[str], None]
-TAIL_BYTES = 4096
+TAIL_BYTES = 1 << 16
+_OF_TORCHRUN = "torch.distributed.elastic."
+"""Beginning of the error with which torchrun ends because a rank has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def told_of(job: SweepJob, sweep: SweepDir) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """Return the last line of output of a failed run, if there is any."""
+    """Return the last line with an error of a failed run, if there is any: the script's rather than torchrun's."""
     try:
         with log.open("rb") as file:
             file.seek(max(log.stat().st_size - TAIL_BYTES, 0))
@@ -105,4 +107,5 @@ def _last_line(log: Path) -> str:
     except OSError:
         return ""
     errors = [line.strip() for line in lines if "Error" in line and not line.startswith((" ", "\t"))]
+    errors = [line for line in errors if not line.startswith(_OF_TORCHRUN)] or errors
     return f"{errors[-1][:100]}; " if errors else ""

@@ -80,7 +80,9 @@ def test_a_setting_that_never_ran_well_has_no_number(ended: Ended) -> None:
     sweep = ended(plan(25, 1, repeats=1), {(1, 1): 100.0, (2, 1): None}, [])
     result = result_of(sweep, "sweep")
     assert (result.rows[1].step_ms, result.rows[1].failed) == (None, 1)
-    assert "failed" in SWEEP_WRITERS["terminal"](result)
+    text = SWEEP_WRITERS["terminal"](result)
+    assert "failed" in text
+    assert "No run of another setting has ended well." in text
 
 
 def test_without_the_first_setting_it_is_reported(ended: Ended) -> None:

@@ -53,7 +53,10 @@ def run_all(sweep: SweepDir, launch: Launch, stop: Stop | None = None) -> list[s
 
 
 def test_a_run_that_fails_ends_itself_only(sweep: SweepDir, shell: Shell) -> None:
-    asked = shell('echo "$*"; case "$*" in *cap_mb=1*) echo "ValueError: boom"; exit 3;; esac')
+    asked = shell(
+        'echo "$*"; case "$*" in *cap_mb=1*) echo "ValueError: boom"; '
+        'echo "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"; exit 3;; esac'
+    )
     said = run_all(
         sweep, Launch(flags=["--nproc-per-node", "2"], overrides=["schedule=short"], script=["a b.py", "-x"])
     )

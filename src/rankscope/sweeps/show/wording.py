@@ -64,6 +64,8 @@ def summary(result: SweepResult) -> str:
     best = result.best
     if best is None or best.gain_ms is None:
         others = [row for row in result.rows[1:] if row.step_ms is not None]
+        if not others and result.ended == result.planned:
+            return "No run of another setting has ended well."
         return f"No setting is faster than {first.name} by more than chance." if others else ""
     return f"{best.name} is the fastest: {best.gain_ms:.1f} ms ({share(best):.1f} %) a step less than {first.name}."
 
