@@ -97,10 +97,10 @@ def test_for_ranks_late_for_different_causes_the_joint_gain_is_reported() -> Non
     )  # fmt: skip
     verdict = judge(both)
     assert verdict.ranks == [1, 2]
-    assert verdict.why[0] == "Mending all of them saves 34 ms of each 100 ms step."
+    assert verdict.why[0] == "Fixing all of them saves 34 ms of each 100 ms step."
     other.beside = [1, 5]  # rank 5 was mended, too, and is not named
     one.beside = [2, 5]
-    assert not any("Mending all" in line for line in judge(both).why)
+    assert not any("Fixing all" in line for line in judge(both).why)
 
 
 def test_each_of_several() -> None:

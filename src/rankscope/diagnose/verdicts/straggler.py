@@ -132,7 +132,7 @@ def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list
     several = len(case.stragglers) > 1
     why = []
     if several and together is None and _mended_together(case):
-        why.append(f"Mending all of them saves {amount(suspect.together_ms)} of each {amount(step.ms)} step.")
+        why.append(f"Fixing all of them saves {amount(suspect.together_ms)} of each {amount(step.ms)} step.")
     why += [f"What follows is said of rank {suspect.rank}, the costliest of them."] if several else []
     why += _named(suspect, first.cause, evidence)
     named = suspect.explained.get(first.cause)
