@@ -18,7 +18,7 @@ _ADVICE = (
         "Look for garbage collection (gc.freeze(), gc.disable() with a collect between steps), locks, files, "
         "writes and sleeps in the step."
     ),
-    "Record again with stacks (with_stack) to see the Python line.",
+    "Record again with stacks (-S capture=full, or with_stack=True of torch.profiler) to see the Python line.",
 )
 
 

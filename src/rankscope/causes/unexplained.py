@@ -8,7 +8,12 @@ from rankscope.causes.base import GARBAGE_COLLECTION, Cause, Facts
 
 __all__ = ["CAUSE"]
 
-_ADVICE = ("Record again with stacks (with_stack) and look at the segment in the merged timeline.",)
+_ADVICE = (
+    (
+        "Record again with stacks (-S capture=full, or with_stack=True of torch.profiler), and look at that part of the "
+        "merged timeline."
+    ),
+)
 
 
 def _advise(facts: Facts) -> Sequence[str]:
