@@ -335,8 +335,7 @@ def _replay(result: WindowResult) -> None:
         return
     graph = build_graph(views, matched, clocks, waits, result.plan)
     begin = min(begins(v, c, clocks, waits.steps) for c, v in enumerate(views))
-    replay = prepare(graph, matched, waits, begin, result.plan)
-    result.replay = replay
+    replay = result.replay = prepare(graph, matched, waits, begin, result.plan)
     if replay is None:
         result.refused = "no step contains a matched collective"
         return
