@@ -17,6 +17,8 @@ from rankscope.records.evidence import (
     OperatorExcess,
     Place,
     RankCpu,
+    StageBalance,
+    StageWork,
     Suspect,
 )
 from rankscope.records.report import ClusterReport
@@ -139,6 +141,15 @@ KINDS: dict[str, Evidence] = {
     ),
     "V12 a pipeline of 8 micro-batches": evidence(
         pipeline=True, compute_ms={0: 40.0, 1: 40.0, 2: 41.0, 3: 58.0}, waiting_ms=30.0, host_ms=10.0, micro_batches=8
+    ),
+    "V12b a pipeline with a longer stage": evidence(
+        pipeline=True, staged=True, compute_ms={0: 42.0, 1: 42.0, 2: 42.0, 3: 48.0}, waiting_ms=30.0, host_ms=10.0,
+        micro_batches=8,
+        stages=StageBalance(
+            stages=[StageWork(ranks=[r], forward_ms=14.0 + 6.0 * (r == 3), backward_ms=28.0) for r in range(4)],
+            lowered_ms=11.0, error_ms=1.2, even_ms=6.5,
+            operators=[OperatorExcess(name="aten::mm", calls=100.0, peers_calls=96.0, ms=40.0, peers_ms=34.0)],
+        ),
     ),
     "V13 no step marks": evidence(refused="the traces have no step marks"),
     "V13 calls do not match": evidence(matched_pct=11.0, unmatched={"process group unknown": 40}),

@@ -9,7 +9,8 @@ from rankscope.diagnose.rules.machine.contended import beside_contention
 from rankscope.diagnose.rules.ranks.missing_traces import verdict_beside_missing
 from rankscope.diagnose.verdicts.abstain import abstain
 from rankscope.diagnose.verdicts.busy_machine import busy_machine
-from rankscope.diagnose.verdicts.no_straggler import no_straggler, pipeline, slow_group
+from rankscope.diagnose.verdicts.no_straggler import no_straggler, slow_group
+from rankscope.diagnose.verdicts.pipeline import pipeline, uneven_stages
 from rankscope.diagnose.verdicts.straggler import straggler
 from rankscope.records.report import Action, Verdict
 
@@ -29,11 +30,14 @@ def judge(case: Case, actions: Sequence[Action]) -> Verdict:
         return beside_contention(thin, evidence)
     if case.stragglers:
         return straggler(case, actions)
-    if evidence.pipeline:
-        return busy_machine(evidence, actions) or pipeline(evidence, actions)
-    return (
-        verdict_beside_missing(case)
-        or slow_group(evidence)
-        or busy_machine(evidence, actions)
-        or no_straggler(evidence, actions)
-    )
+    others = busy_machine(evidence, actions) if evidence.pipeline else _of_all_ranks(case, actions)
+    uneven = uneven_stages(evidence, actions)
+    if others is not None and uneven is not None:
+        return max(others, uneven, key=lambda verdict: verdict.cost_ms_per_step or 0.0)
+    return others or uneven or (pipeline if evidence.pipeline else no_straggler)(evidence, actions)
+
+
+def _of_all_ranks(case: Case, actions: Sequence[Action]) -> Verdict | None:
+    """Return what holds the job up without a late rank, if that is known to cost time."""
+    evidence = case.evidence
+    return verdict_beside_missing(case) or slow_group(evidence) or busy_machine(evidence, actions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rankscope.records.compared_work import OperatorExcess, StageBalance, StageWork
 from rankscope.records.rows import Efficiency, HealthRow, MemoryRow
 from rankscope.records.run_steps import RunSteps
 
@@ -18,26 +19,14 @@ __all__ = [
     "Place",
     "RankCpu",
     "SpareCpus",
+    "StageBalance",
+    "StageWork",
     "Suspect",
 ]
 
 
 FEWEST_STEPS = 5
 """Number of unrecorded steps from which on their median is taken as the job's step time."""
-
-
-@dataclass(kw_only=True)
-class OperatorExcess:
-    """An operator that takes more of a step on one rank than on its peers. Values are per step, times in ms of device
-    time, or of the operator's self time without a device."""
-
-    name: str
-    calls: float
-    peers_calls: float
-    ms: float
-    peers_ms: float
-    line: str = ""
-    """The user's function with most of the additional calls, ``evaluate() (train.py:212)``; empty without stacks."""
 
 
 @dataclass(kw_only=True)
@@ -245,6 +234,8 @@ class Evidence:
     """Of a pipeline's step: messages from each stage to each neighbour; None if unknown."""
     staged: bool = False
     """Some ranks are pipeline stages, and have comparable ranks."""
+    stages: StageBalance | None = None
+    """None without pipeline stages."""
     places: list[Place] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)

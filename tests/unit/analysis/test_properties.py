@@ -253,6 +253,14 @@ def test_all_of_it_at_once(late: bool, examples: int) -> None:
     holds()
 
 
+def test_work_that_moves_to_the_next_segment_is_no_more_work() -> None:
+    """A lost call lets segments of two ranks begin one piece of work later: each has more in some, less in others."""
+    traces = world(late=False)
+    whole_us(traces)
+    lose(0.05, 1345)(traces)
+    check_innocent(report_of(traces), late=False)
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["healthy", "straggler"])
 @pytest.mark.parametrize("share", [pytest.param(0.01, marks=pytest.mark.long), 0.05])
 @pytest.mark.parametrize("seq", [True, False], ids=["seq", "no seq"])

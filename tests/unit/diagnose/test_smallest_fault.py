@@ -8,7 +8,8 @@ import pytest
 
 from rankscope.diagnose.base.contention import without_machine
 from rankscope.diagnose.base.decision import decide
-from rankscope.diagnose.verdicts.no_straggler import no_straggler, pipeline
+from rankscope.diagnose.verdicts.no_straggler import no_straggler
+from rankscope.diagnose.verdicts.pipeline import pipeline
 from rankscope.diagnose.verdicts.smallest_fault import smallest_fault
 from rankscope.records.evidence import Contention, RankCpu
 from support.verdict_kinds import evidence, late

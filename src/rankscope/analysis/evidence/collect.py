@@ -24,6 +24,7 @@ from rankscope.analysis.evidence.program import (
 )
 from rankscope.analysis.evidence.repeats import repeated_reductions
 from rankscope.analysis.evidence.spare_cpus import spare_cpus
+from rankscope.analysis.evidence.stage_balance import stage_balance
 from rankscope.analysis.evidence.suspects import find_suspects
 from rankscope.analysis.evidence.work_gains import mean_gain_ms, work_gains
 from rankscope.analysis.operators.suspects import name_what_they_do
@@ -134,6 +135,7 @@ def _add_gains_of_work(evidence: Evidence, replayed: Sequence[WindowResult]) -> 
 
 def _add_gains_of_communication(evidence: Evidence, replayed: Sequence[WindowResult]) -> None:
     """Add what steps would gain by faster or hidden transfers and by equal ranks, and the slow process groups."""
+    evidence.stages = stage_balance(replayed)
     evidence.network_gain_ms = _gain(replayed, Replay.ideal_network)
     evidence.overlap_gain_ms = _gain(replayed, Replay.hidden)
     evidence.balance_gain_ms = _gain(replayed, lambda replay: replay.gains(replay.balanced()))

@@ -45,6 +45,8 @@ def add_cpu_rank(
     nodes[matched], nodes[~matched] = window.start[member[matched]], builder.nodes(start[~matched], START)
     ends, length = nodes.copy(), np.where(matched, 0.0, end - start)
     ends[matched] = window.end[member[matched]]
+    ended = end.copy()
+    ended[matched] = window.time[member[matched]]
 
     builder.pin(nodes[start < from_time])
     edges: list[_Edge] = []
@@ -58,8 +60,8 @@ def add_cpu_rank(
             source, asked = host[row]
             distance = min(max(begin - asked, 0.0), ISSUE_NS)
             found.append((asked + distance, source, distance))
-        if thread in newest:
-            before = newest[thread]
+        before = newest.get(thread, -1)
+        if before >= 0 and ended[before] <= begin:  # else both ran at the same time
             gap = max(begin - float(end[before]), 0.0)
             near = min(gap, ISSUE_NS)
             found.append((begin - gap + near, int(ends[before]), float(length[before]) + near))

@@ -28,7 +28,7 @@ from rankscope.analysis.rank.cpu_only import cpu_issues
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.alignment import NOWHERE, places_in
 
-__all__ = ["Plan", "launch_times", "no_plan", "plan_segments", "without"]
+__all__ = ["Plan", "launch_times", "no_plan", "plan_segments", "stages_of", "without"]
 
 I64 = NDArray[np.int64]
 CONSTANT = 0.9
@@ -107,7 +107,7 @@ def without(plan: Plan, columns: Sequence[int]) -> Plan:
 
 def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) -> Plan:
     """Return the plan by the numbering that leaves more ranks with peers."""
-    stages = _stages(views, matched)
+    stages = stages_of(views, matched)
     complete = matched.size[matched.call] == _members(matched)[matched.channel[matched.call]]
     mine = [matched.of(c) for c in range(len(views))]
     plain = _sorted(views, [matched.row[m[complete[m]]].astype(np.int64) for m in mine])
@@ -280,7 +280,7 @@ def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:
     return [shift[c] for c in range(len(rows))], parts
 
 
-def _stages(views: Sequence[RankView], matched: Matched) -> list[int]:
+def stages_of(views: Sequence[RankView], matched: Matched) -> list[int]:
     """Index of each rank among the pipeline stages that it is connected with; 0 for a rank without stages."""
     chain = {rank: {rank} for rank in matched.ranks}
     for channel, staged in zip(matched.channels, pipeline_channels(views, matched).tolist(), strict=True):

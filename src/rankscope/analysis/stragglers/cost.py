@@ -37,6 +37,9 @@ DEVICE_RATIO = 1.05
 waiting collective take up to 1.4 times as long, but the replay shows that this costs nothing."""
 NAMED_SHARE = 0.6
 """Share of a segment's excess that, if named attributes explain it, makes it count whatever its ratio."""
+BALANCED = 0.5
+"""Where records were lost, a rank that has more device work in some segments and less in others, so that less than this
+share of the difference is left in all, does the same work: a lost call lets its segments begin elsewhere."""
 JOINT_EXPLAINED = 0.7
 """Share of its excess that a rank's cause must explain where several ranks may be stragglers. What several ranks gain
 together is no evidence against a single one."""
@@ -162,6 +165,10 @@ def _judge_rank(
     late_host = before_last & (own_host - uniform * other_host > least)
     late_host &= (own_host > ratio * uniform * other_host) | (named > NAMED_SHARE * excess)
     late_device = before_last & sound & (own_device - other_device > least) & (own_device > DEVICE_RATIO * other_device)
+    if bool((comparable & ~sound).any()):  # records were lost
+        more = own_device - other_device
+        if more[before_last & sound].sum() < BALANCED * more[late_device].sum():
+            late_device[:] = False
     late = late_host | late_device
     if not late.any():
         nothing.uniform = even

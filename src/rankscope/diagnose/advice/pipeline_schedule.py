@@ -6,12 +6,13 @@ from rankscope.causes.wording import amount
 from rankscope.diagnose.advice.base import Advice, at_most
 from rankscope.diagnose.base.rule import Case
 from rankscope.diagnose.base.schedule import ENOUGH, even_gain_ms, more_gain_ms
+from rankscope.diagnose.base.stages import long_stage
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action
 
 __all__ = ["ADVICE", "CODES"]
 
-CODES = ("even_stages", "more_micro_batches")
+CODES = ("even_stages", "lighten_stage", "more_micro_batches")
 """Codes of these actions. In a pipeline they come first, though their gain may be unknown."""
 
 UNEVEN = 1.05
@@ -21,13 +22,35 @@ UNEVEN = 1.05
 def _find(case: Case) -> list[Action]:
     evidence = case.evidence
     if not evidence.pipeline:
-        return []
+        return _by_replay(evidence)
     many, times = evidence.micro_batches, evidence.compute_ms
     known = many is not None and len(times) > 1
     return [
-        *_even(evidence, even_gain_ms(times.values(), many) if known and many else None),
+        *(
+            _by_replay(evidence)
+            if evidence.stages is not None
+            else _even(evidence, even_gain_ms(times.values(), many) if known and many else None)
+        ),
         *_more(evidence, many if known else None),
         *_messages(evidence),
+    ]
+
+
+def _by_replay(evidence: Evidence) -> list[Action]:
+    """Return what to do about the longest stage. Moving layers may gain less than a formula says, or nothing, where the
+    schedule waits for the chain of all stages."""
+    found = long_stage(evidence)
+    if found is None:
+        return []
+    balance, check = found.balance, "compute per stage within 5 %"
+    move = (
+        f"Move layers from {found.name}, which computes {amount(balance.stages[balance.longest].ms)} a step, to "
+        f"{found.named(balance.shortest)} ({amount(balance.stages[balance.shortest].ms)})."
+    )
+    less = f"Take work off {found.name}" + (f": it runs {found.more} a step." if found.more else ".")
+    return [
+        *at_most(evidence, "even_stages", move, min(balance.even_ms, found.cost_ms), check, found.ranks),
+        *at_most(evidence, "lighten_stage", less, found.cost_ms, check, found.ranks),
     ]
 
 

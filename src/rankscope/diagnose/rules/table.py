@@ -11,7 +11,14 @@ from rankscope import plugins
 from rankscope.causes.table import BY_NAME
 from rankscope.diagnose.base.decision import decide
 from rankscope.diagnose.base.rule import Case, Rule
-from rankscope.diagnose.rules.job import comm_exposed, host_bound, input_bound, pipeline_wait, redundant_sync
+from rankscope.diagnose.rules.job import (
+    comm_exposed,
+    host_bound,
+    input_bound,
+    pipeline_wait,
+    redundant_sync,
+    uneven_stages,
+)
 from rankscope.diagnose.rules.machine import (
     contended,
     cpu_throttled,
@@ -34,6 +41,7 @@ OURS: tuple[Rule, ...] = (
     comm_exposed.RULE,
     input_bound.RULE,
     host_bound.RULE,
+    uneven_stages.RULE,
     pipeline_wait.RULE,
     records_lost.RULE,
     out_of_memory.RULE,

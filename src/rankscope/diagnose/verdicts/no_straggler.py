@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rankscope.causes.wording import amount, share, with_error
 from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
 from rankscope.diagnose.base.late_sets import LateSet, shared_place
-from rankscope.diagnose.base.schedule import idle_share
 from rankscope.diagnose.rules.table import advice_of
 from rankscope.diagnose.verdicts.limit import by_replay, own_step, what_limits
 from rankscope.diagnose.verdicts.smallest_fault import in_short, smallest_fault
@@ -16,7 +15,7 @@ from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action, Confidence, Verdict
 
-__all__ = ["no_straggler", "pipeline", "slow_group"]
+__all__ = ["no_straggler", "slow_group"]
 
 SLOW_LINK_ADVICE = [
     "Test the links of these ranks' hosts with nccl-tests (all_reduce_perf) and compare them with others'.",
@@ -59,53 +58,6 @@ def _what_they_share(evidence: Evidence, ranks: list[int]) -> list[str]:
     if place is None or place.kind == "group":
         return []  # that they are a group has been said
     return [f"They are {LateSet(sorted(ranks), place, 0.0, 0.0).words.lower()}: look at what these share."]
-
-
-def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
-    """Stages wait for each other by schedule."""
-    times, step = evidence.compute_ms, evidence.step_ms or 0.0
-    lost = share(evidence.waiting_ms + evidence.host_ms + evidence.input_ms, step) if step else "part"
-    waits = "The ranks are pipeline stages, which wait for each other by schedule"
-    why = []
-    if step:
-        waits += f": {lost} of each {amount(step)} step passes in waiting and idle, on average"
-    if len(times) > 1:
-        longest, shortest = max(times, key=lambda r: times[r]), min(times, key=lambda r: times[r])
-        why.append(
-            f"Rank {longest} computes longest: {amount(times[longest])} a step; rank {shortest} least: "
-            f"{amount(times[shortest])}."
-        )
-    why.append(_schedule(evidence))
-    why.append(smallest_fault(evidence))
-    return Verdict(
-        kind="pipeline",
-        confidence="medium",
-        sure=f"{evidence.steps} steps; the schedule{_unknown(evidence)} not in the traces",
-        step_ms=evidence.step_ms,
-        sentence=f"{waits}. No rank is to blame.",
-        why=why,
-        next=[in_words(a, step) for a in actions][:MOST] or advice_of("pipeline_wait"),
-    )
-
-
-def _schedule(evidence: Evidence) -> str:
-    """Return how much of the step is idle by the schedule."""
-    many, stages = evidence.micro_batches, len(evidence.compute_ms)
-    if many is None or stages < 2:
-        return (
-            "Of p stages with m micro-batches, GPipe and 1F1B leave (p - 1) / (m + p - 1) idle even where all stages "
-            "take equally long: evening them out gains only what is beyond that."
-        )
-    messages = f"{many} messages pass" if many > 1 else "1 message passes"
-    batches = f"{many} micro-batches" if many > 1 else "1 micro-batch"
-    return (
-        f"{messages} between neighbours in a step, so {batches}: GPipe and 1F1B then leave "
-        f"{100 * idle_share(stages, many):.0f} % idle ((p - 1) / (m + p - 1)), however even the stages are."
-    )
-
-
-def _unknown(evidence: Evidence) -> str:
-    return " and its micro-batches are" if evidence.micro_batches is None else " itself is"
 
 
 def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:

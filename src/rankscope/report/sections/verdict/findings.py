@@ -83,7 +83,7 @@ def costs_nothing(report: ClusterReport) -> list[Finding]:
 _SAME = {
     "host_bound": ("host_bound", "launch_bound"),
     "comm_bound": ("comm_exposed",),
-    "pipeline": ("pipeline_wait",),
+    "pipeline": ("pipeline_wait", "uneven_stages"),
     "contended": ("contended",),
 }
 """Verdict -> kinds of findings with the same content."""
