@@ -52,10 +52,8 @@ F64 = NDArray[np.float64]
 
 LAUNCHED = 0.5
 """Least share of device work with a known launch (work queued before the window has none): only such is replayed."""
-
 SCREENED_EVENTS = 500_000
 """A window with more events (8 s per million to build the graph) is replayed only if some rank may cost time."""
-
 FEW_RANKS = 16
 """In windows with more ranks the cost is computed for candidate ranks only."""
 MAX_REPLAY_ERROR = 0.03
