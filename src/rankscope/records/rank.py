@@ -8,6 +8,7 @@ from typing import Literal
 from rankscope.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
 
 __all__ = [
+    "NOT_PLACED",
     "OWN_STEP_MARK",
     "ClockSample",
     "DevicePlace",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 
+NOT_PLACED = "recorded, but not placed in the run directory"
+"""Begin of the reason of a record whose files are still on the node."""
 OWN_STEP_MARK = "rankscope.step#"
 """Prefix of the name of a range that the agent writes around each recorded step, inside ``ProfilerStep#N``."""
 

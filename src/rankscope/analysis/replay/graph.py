@@ -182,7 +182,8 @@ class Builder:
     _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
     _pinned: list[I64 | I32] = field(default_factory=list)
     _stops: list[tuple[I32, I64, I64, I64]] = field(default_factory=list)
-    _scratch: Scratch = field(default_factory=Scratch)
+    _pieces: Scratch = field(default_factory=Scratch)
+    """Apart from the graph, so that its files go with it."""
 
     def nodes(self, time: ArrayLike, rise: int, *, fixed: ArrayLike = False) -> I64:
         """Add nodes and return their provisional numbers. ``time`` is in ns; ``rise`` orders nodes of equal time."""
@@ -198,7 +199,7 @@ class Builder:
 
     def keep(self, column: Array) -> Array:
         """Return the same values, in a scratch file if there are many."""
-        return self._scratch.keep(column)
+        return self._pieces.keep(column)
 
     def edges(
         self,
@@ -216,7 +217,7 @@ class Builder:
 
         def column(values: ArrayLike, kind: type) -> NDArray[Any]:
             array: NDArray[Any] = np.asarray(values, kind)
-            return self._scratch.keep(array) if array.shape == (size,) else np.broadcast_to(array, size)
+            return self._pieces.keep(array) if array.shape == (size,) else np.broadcast_to(array, size)
 
         self._edges.append(
             (
@@ -246,6 +247,7 @@ class Builder:
             starts: nodes at which these members start.
             member: columns of these members.
         """
+        graph = Scratch()
         time, rise, pinned = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
         self._nodes.clear()
         for nodes in self._pinned:
@@ -258,12 +260,12 @@ class Builder:
         order = _sorted(time, _depth(time, rise, source, target), rise).astype(np.int32)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        recorded, pinned = self._scratch.keep(time[order]), pinned[order]
+        recorded, pinned = graph.keep(time[order]), pinned[order]
         del time, rise, order
         target = place[target]
         source = place[source]
         backward = source >= target
-        source = self._scratch.keep(source)
+        source = self._pieces.keep(source)
         if backward.any():
             forward = np.flatnonzero(~backward).astype(np.int32)
             kept = forward[np.argsort(target[forward], kind="stable")]
@@ -271,14 +273,14 @@ class Builder:
             kept = np.argsort(target, kind="stable").astype(np.int32)
         into = np.bincount(target[kept] if len(kept) < count else target, minlength=len(place))
         del target, backward
-        source = self._scratch.keep(source[kept])
+        source = graph.keep(source[kept])
 
         def column() -> NDArray[Any]:
             """Return the next column, for the edges that are kept, in their order."""
             pieces = columns.pop(0)
-            whole = np.concatenate(pieces, out=self._scratch.empty(count, pieces[0].dtype))
+            whole = np.concatenate(pieces, out=self._pieces.empty(count, pieces[0].dtype))
             pieces.clear()
-            found = self._scratch.empty(len(kept), whole.dtype)
+            found = graph.empty(len(kept), whole.dtype)
             for begin in range(0, len(kept), AT_ONCE):
                 np.take(whole, kept[begin : begin + AT_ONCE], out=found[begin : begin + AT_ONCE], mode="clip")
             release()
@@ -290,7 +292,7 @@ class Builder:
         return Graph(
             recorded=recorded,
             fixed=pinned,
-            first=self._scratch.keep(np.concatenate(([0], np.cumsum(into)))),
+            first=graph.keep(np.concatenate(([0], np.cumsum(into)))),
             source=source,
             base=column(),
             work=column(),

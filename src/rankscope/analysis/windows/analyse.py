@@ -44,7 +44,7 @@ from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
 from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.names import DEVICE_WORK
-from rankscope.trace.scratch import release, released
+from rankscope.trace.scratch import released
 
 __all__ = ["ALONE", "WindowResult", "analyse_window"]
 
@@ -347,7 +347,6 @@ def _replay(result: WindowResult) -> None:
         if not whole.any():
             result.refused = "the ranks' windows have no stretch in common"
             return
-        release(freed=True)
         asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
         result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, sound, asked)
     else:  # no rank has a peer for its segments, but its kernels have

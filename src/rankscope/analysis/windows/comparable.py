@@ -12,7 +12,7 @@ from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.segments import Plan, launch_times
 from rankscope.analysis.stragglers.profile import Profile
 from rankscope.trace.names import Kind
-from rankscope.trace.scratch import released
+from rankscope.trace.scratch import release, released
 
 __all__ = ["comparable"]
 
@@ -41,6 +41,7 @@ def comparable(
         step_ns: the job's step.
         lossy: whether some rank lost device records.
     """
+    release(freed=True)
     alone = np.array([plan.whole(c) for c in range(len(views))])
     lost, kernels = np.zeros_like(alone), np.zeros(alone.shape, np.int64)
     for column, (view, own) in released(enumerate(zip(views, profiles, strict=True))):

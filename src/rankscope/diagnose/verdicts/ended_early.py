@@ -7,6 +7,7 @@ from rankscope.diagnose.base.memory import held, size
 from rankscope.diagnose.rules.table import advice_of
 from rankscope.listing import some_ranks
 from rankscope.records.evidence import Evidence
+from rankscope.records.rank import NOT_PLACED
 from rankscope.records.report import Verdict
 from rankscope.records.rows import MemoryRow
 
@@ -15,6 +16,10 @@ __all__ = ["ended_early"]
 MOST_REASONS = 3
 REPAIR = "Repair that first: the job's own output says more. Then run the same command again."
 SHORTER = "Record earlier: -S schedule=short, or -S schedule.skip_first=1."
+GATHER = (
+    "On the node that kept it, run `rankscope gather` with the folder named above, once the run directory can be "
+    "written; then `rankscope analyze` with the run directory."
+)
 DOCTOR = "Record again; `rankscope doctor` says what on this machine would keep a job from being recorded."
 
 
@@ -23,6 +28,14 @@ def ended_early(evidence: Evidence) -> Verdict:
     ended = evidence.ended
     lost = f" (missing: {some_ranks(evidence.missing)})" if evidence.missing else ""
     why = [_whose(reason, ranks) for reason, ranks in list(evidence.lost.items())[:MOST_REASONS]]
+    if any(reason.startswith(NOT_PLACED) for reason in evidence.lost):
+        return Verdict(
+            kind="insufficient_data",
+            reason="no_rank",
+            sentence=f"No verdict: what was recorded is not in the run directory{lost}.",
+            why=why,
+            next=[GATHER],
+        )
     if ended is None or ended.traces:
         return Verdict(
             kind="insufficient_data",

@@ -19,7 +19,7 @@ from rankscope.node.gathering.packing import pack
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
 from rankscope.records.codec import to_json
-from rankscope.records.rank import RankRecord
+from rankscope.records.rank import NOT_PLACED, RankRecord
 from rankscope.records.secrets import mask_text
 from rankscope.rundir.files import place, replace_text, sha256_of, stored, temporary_beside
 from rankscope.rundir.layout import RunDir
@@ -134,7 +134,7 @@ class Gatherer:
                 continue
             why = self.left.get(path.name, "the run directory did not answer")
             record.status, record.trace, record.snapshot = "missing", None, None
-            record.reason = f"recorded, but not placed in the run directory ({why}); it is in {self._spool.path}"
+            record.reason = f"{NOT_PLACED}; it is in {self._spool.path} ({why})"
             records.append(record)
         return records
 
