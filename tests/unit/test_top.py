@@ -13,8 +13,9 @@ import pytest
 import rankscope
 from rankscope.agent.latest import latest_numbers
 from rankscope.cli.parts import keys
-from rankscope.cli.verbs.jobs import top
+from rankscope.cli.verbs.jobs import stuck, top
 from rankscope.records.codec import to_json
+from rankscope.records.running.hang import HangVerdict
 from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.rundir.layout import RunDir
 
@@ -101,3 +102,17 @@ def test_numbers_for_the_scripts_own_logger(tmp_path):
     path.write_text("{")
     assert latest_numbers(path) is None
     assert rankscope.latest() is None, "this process is no rank"
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (0, ["Stuck    Rank 1 has not entered all_reduce number 245.", "Why      One.", "         Two."]),
+        (40, ["Stuck    Rank 1 has not entered", "         all_reduce number 245.", "Why      One.", "         Two."]),
+    ],
+)
+def test_a_standstill_is_wrapped_below_its_labels_on_a_terminal_only(width, lines):
+    verdict = HangVerdict(
+        kind="not_entered", sentence="Rank 1 has not entered all_reduce number 245.", why=["One.", "Two."]
+    )
+    assert stuck.in_lines(verdict, width)[: len(lines)] == lines

@@ -10,8 +10,8 @@ __all__ = ["CAUSE"]
 
 _ADVICE = (
     (
-        "Record again with stacks (-S capture=full, or with_stack=True of torch.profiler), and look at that part of the "
-        "merged timeline."
+        "Record again with stacks (-S capture=full, or with_stack=True of torch.profiler), and look at that part of "
+        "the merged timeline."
     ),
 )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -19,6 +22,8 @@ from rankscope.rundir.layout import RunDir
 
 __all__ = ["add_stuck", "why_stuck_verb"]
 
+_LABEL = 9
+"""Width of the column of labels."""
 _FRESH_S = 30.0
 """Answers younger than this are shown at once, instead of asking again."""
 
@@ -57,19 +62,27 @@ def why_stuck_verb(arguments: argparse.Namespace) -> int:
             "No rank was asked: the job has not stood still." if ended else "No process of a rank has been seen so far."
         )
         return 0
-    for line in in_lines(verdict):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in in_lines(verdict, width):
         print(line)
     return 0
 
 
-def in_lines(verdict: HangVerdict) -> list[str]:
-    """Return the lines of the verdict, each part after its label."""
-    lines = [f"{'Stuck':9}{verdict.sentence}"]
-    lines += [f"{'Why' if not number else '':9}{line}" for number, line in enumerate(verdict.why)]
+def in_lines(verdict: HangVerdict, width: int = 0) -> list[str]:
+    """Return the lines of the verdict, each part after its label, wrapped to a width unless that is 0."""
+    parts = [("Stuck", verdict.sentence)]
+    parts += [("Why" if not number else "", line) for number, line in enumerate(verdict.why)]
     if verdict.next:
-        lines.append(f"{'Next':9}{verdict.next}")
+        parts.append(("Next", verdict.next))
     asked = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verdict.time_ns / 1e9))
     after = "the last step" if verdict.stepped else "the last sign of progress; no step was made"
     since = f"asked {asked}, {verdict.idle_s:.0f} s after {after}"
-    lines.append(f"{'When':9}{since}{'; steps went on afterwards' if verdict.resumed else ''}")
-    return lines
+    parts.append(("When", f"{since}{'; steps went on afterwards' if verdict.resumed else ''}"))
+    return [line for label, text in parts for line in _wrapped(label, text, width)]
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    """Return a text behind its label, further lines below its beginning."""
+    room = width - _LABEL
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) if room > _LABEL else [text]
+    return [f"{label if not number else '':{_LABEL}}{line}" for number, line in enumerate(lines)]
