@@ -46,7 +46,8 @@ def compare(before: Side, after: Side, *, force: bool = False, scale: bool = Fal
     elif step.told:
         verdict = "slower" if step.change > 0 else "faster"
     promised = promises(before, after, step)
-    if verdict == "not_comparable":
+    hidden = not step.told and any(own.promised_ms <= (step.noise or 0.0) for own in promised)
+    if verdict == "not_comparable" or hidden:
         notes += [f"whether {own.promised_ms:.1f} ms {own.text} were gained is not decided" for own in promised]
         promised = []
     if verdict == "same" and step.before and step.noise is not None and step.noise > UNSEEN * step.before:

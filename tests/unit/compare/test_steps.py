@@ -192,6 +192,11 @@ def test_promised_against_got(make_side) -> None:
     assert (promise.promised_ms, promise.kept) == (9.5, True)
     assert promise.got_ms == pytest.approx(10, abs=0.1)
     assert compare(before, before).promises == []
+    before.report.verdict = replace(before.report.verdict, cost_ms_per_step=0.2)  # less than the noise
+    diff = compare(before, make_side(step_ms=list(30 + NOISE[200:])))
+    assert diff.promises == []
+    assert "whether 0.2 ms without input_stall on rank 1 were gained is not decided" in diff.notes
+    before.report.verdict = replace(before.report.verdict, cost_ms_per_step=9.5)
     after.report.run.devices = ["another"]  # what was gained then is not the program's
     diff = compare(before, after)
     assert (diff.verdict, diff.promises) == ("not_comparable", [])

@@ -12,7 +12,11 @@ from rankscope.records.report import ClusterReport
 from rankscope.rundir.layout import RUNS_FOLDER
 from rankscope.rundir.numbered import next_folder
 
-__all__ = ["then_fix"]
+__all__ = ["MEASURED", "then_fix"]
+
+MEASURED = 160
+"""Number of training steps of each run in addition to those that show the fault. They are not recorded, and the gain is
+measured by them."""
 
 
 def then_fix(arguments: argparse.Namespace, settings: tuple[str, ...], steps: int) -> int:

@@ -48,9 +48,9 @@ def demo_verb(arguments: argparse.Namespace) -> int:
     if lacking is not None:
         raise ConfigError(f"--fault {arguments.fault} needs {lacking}")
     if arguments.then_fix:
-        from rankscope.cli.parts.then_fix import then_fix
+        from rankscope.cli.parts.then_fix import MEASURED, then_fix
 
-        return then_fix(arguments, tuple(fault.settings), arguments.steps or fault.steps)
+        return then_fix(arguments, tuple(fault.settings), arguments.steps or fault.steps + MEASURED)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the value that torchrun would set, with a warning
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise Kineto logs each start and stop
     job = ["--fault", arguments.fault, "--bad-rank", bad, "--steps", arguments.steps or fault.steps]
