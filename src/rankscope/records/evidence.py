@@ -283,6 +283,10 @@ class Evidence:
     """None without a device or without steps."""
     modules: dict[str, float] = field(default_factory=dict)
     """FSDP module or DDP bucket -> exposed communication per step, waiting included, largest first."""
+    regather_ms: float = 0.0
+    """Transfer per step of all-gathers of parameters that FSDP2 has gathered in the same step already."""
+    regather_bytes: int = 0
+    """Size of these parameters, whole, on each rank."""
     repeats: int = 1
     """How many times per step the same gradients are reduced."""
     repeat_calls: float = 0.0

@@ -56,6 +56,11 @@ def codes_and_gains(case: Evidence) -> dict[str, float | None]:
             {"transfer_ms": 30.0, "network_gain_ms": 20.0},
             {"transfer_ms": 30.0, "network_gain_ms": 0.9},
         ),
+        (
+            "keep_gathered",
+            {"regather_ms": 9.0, "regather_bytes": 1 << 30, "overlap_gain_ms": 20.0},
+            {"regather_ms": 9.0, "regather_bytes": 1 << 30, "overlap_gain_ms": 0.5},
+        ),
         ("checkpoint_less", {"again_ms": 9.0}, {"again_ms": 9.0, "memory": [FULL]}),
         ("make_room", {"memory": [replace(FULL, peak_allocated_bytes=77 << 30)]}, {"memory": [FULL]}),
         ("load_faster", {"input_ms": 30.0}, {"input_ms": 30.0, "suspects": [late(1, 30.0, "input_stall")]}),
@@ -154,6 +159,30 @@ def test_a_pipeline_s_schedule(
     actions = {a.code: a for a in advise(open_case(case)) if a.code in ("even_stages", "more_micro_batches")}
     assert {code: a.saves_ms for code, a in actions.items()} == {k: pytest.approx(v) for k, v in gains.items()}
     assert said in getattr(actions.get("more_micro_batches"), "text", "")
+
+
+def test_gathered_parameters_are_kept_where_they_fit() -> None:
+    """Of 80 GiB 12 are free at the peak: 11 GiB fit, 13 do not."""
+    row = replace(FULL, peak_allocated_bytes=68 << 30, peak_reserved_bytes=68 << 30)
+    case = replace(evidence(), regather_ms=9.0, regather_bytes=11 << 30, overlap_gain_ms=8.0, memory=[row])
+    (action,) = [a for a in advise(open_case(case)) if a.code == "keep_gathered"]
+    assert action.saves_ms == 8.0
+    assert "needs 11.0 GiB more on each device, of which 12.0 GiB are free at the peak." in action.text
+    assert "keep_gathered" not in codes(replace(case, regather_bytes=13 << 30))
+
+
+def test_a_model_that_is_sharded_as_one_group_is_to_be_sharded_by_blocks() -> None:
+    case = replace(evidence(), uses=["fsdp2"], transfer_ms=30.0, network_gain_ms=20.0)
+    (blocks,) = [
+        a
+        for a in advise(open_case(replace(case, modules={"all-gather of layers.3": 9.0})))
+        if a.code == "hide_transfers"
+    ]
+    (whole,) = [
+        a for a in advise(open_case(replace(case, modules={"all-gather of (root)": 9.0}))) if a.code == "hide_transfers"
+    ]
+    assert "set_modules_to_forward_prefetch" in blocks.text
+    assert "not on the whole model only" in whole.text
 
 
 def test_messages_between_stages_are_to_be_hidden() -> None:

@@ -32,7 +32,7 @@ from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.tables.kernels import median_kernel_us
-from rankscope.analysis.tables.modules import exposed_by_module
+from rankscope.analysis.tables.modules import exposed_by_module, gathered_again
 from rankscope.analysis.windows.analyse import ALONE, WindowResult
 from rankscope.causes import allocator
 from rankscope.records.evidence import Evidence, GroupDelay
@@ -59,6 +59,7 @@ def collect(
     before_ms = [_mean(record.steps.before_ms) for record in records if record.steps.before_ms]
     evidence.before_ms = _mean(before_ms) if before_ms else None
     evidence.modules = exposed_by_module(windows, modules)
+    evidence.regather_ms, evidence.regather_bytes = gathered_again(modules)
     evidence.spare_cpus = spare_cpus(records)
     evidence.host_lines = host_lines(windows, idle) if evidence.stacks else {}
     # These include windows without a replay because no rank makes others wait.

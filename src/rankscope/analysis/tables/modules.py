@@ -20,7 +20,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import ModuleRow
 from rankscope.trace.columns import Category
 
-__all__ = ["exposed_by_module", "module_rows"]
+__all__ = ["exposed_by_module", "gathered_again", "module_rows"]
 
 I64 = NDArray[np.int64]
 
@@ -48,6 +48,14 @@ def exposed_by_module(windows: Sequence[WindowResult], rows: Sequence[ModuleRow]
         what = "" if row.module.startswith(_BUCKET) else f"{row.collective.replace('_', '-')} of "
         total[what + row.module] += row.exposed_ms_per_step * len(recorded & set(row.ranks)) / len(recorded)
     return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def gathered_again(rows: Sequence[ModuleRow]) -> tuple[float, int]:
+    """Return the transfer per step, ms, of each second all-gather of modules that are gathered for the forward and for
+    the backward, and the size of what they gather, bytes."""
+    again = [row for row in rows if row.collective == "all_gather" and round(row.calls_per_step) % 2 == 0]
+    size = sum(row.megabytes_per_call or 0.0 for row in again) * 1e6
+    return sum(row.transfer_ms_per_step for row in again) / 2, round(size)
 
 
 def _labels(window: WindowResult) -> list[str]:

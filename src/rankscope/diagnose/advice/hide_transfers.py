@@ -1,13 +1,15 @@
-"""Transfers that are not overlapped: begin them earlier, by the settings of the sharding wrapper."""
+"""Transfers that are not overlapped: begin them earlier, by the settings of the sharding wrapper, or gather parameters
+once."""
 
 from __future__ import annotations
 
 from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.memory import fullest, size
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action
 
-__all__ = ["ADVICE"]
+__all__ = ["ADVICE", "KEPT"]
 
 
 def _find(case: Case) -> list[Action]:
@@ -25,6 +27,8 @@ def _find(case: Case) -> list[Action]:
 
 def _text(evidence: Evidence) -> str:
     most = next(iter(evidence.modules), "")
+    if "fsdp2" in evidence.uses and evidence.modules and all(name.endswith("(root)") for name in evidence.modules):
+        return "Call fully_shard on each block, not on the whole model only: all parameters are gathered as one group."
     if "fsdp2" in evidence.uses:
         where = f" Most exposed: {most}." if most else ""
         return (
@@ -46,3 +50,24 @@ ADVICE = Advice(
     find=_find,
     knobs={"hide_transfers": ("bucket_cap_mb", "static_graph", "backward_prefetch", "forward_prefetch")},
 )
+
+
+def _gather_once(case: Case) -> list[Action]:
+    """Advise to keep parameters that FSDP2 gathers for the forward and again for the backward, if they fit."""
+    evidence = case.evidence
+    row = fullest(evidence.memory)
+    free = row.device_bytes - row.peak_reserved_bytes if row is not None and row.device_bytes else None
+    if not evidence.regather_ms or evidence.overlap_gain_ms is None:
+        return []
+    if free is not None and free < evidence.regather_bytes:
+        return []
+    known = "" if free is None else f", of which {size(free)} are free at the peak"
+    text = (
+        "Keep gathered parameters from the forward to the backward: fully_shard(..., reshard_after_forward=False). It "
+        f"needs {size(evidence.regather_bytes)} more on each device{known}."
+    )
+    gain = min(evidence.regather_ms, evidence.overlap_gain_ms)
+    return at_most(evidence, "keep_gathered", text, gain, "all-gathers of each module a step: 1")
+
+
+KEPT = Advice(code="keep_gathered", find=_gather_once, knobs={"keep_gathered": ("reshard_after_forward",)})

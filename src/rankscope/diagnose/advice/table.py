@@ -40,6 +40,7 @@ OURS: tuple[Advice, ...] = (
     tensor_cores.ADVICE,
     reduce_once.ADVICE,
     hide_transfers.ADVICE,
+    hide_transfers.KEPT,
     larger_batch.ADVICE,
     pipeline_schedule.ADVICE,
     memory.FULL,
