@@ -73,11 +73,11 @@ def build_manifest(
     remarks = list(notes)
     for result in results:
         remarks += result.notes
-    remarks += _messages(processes, records)
     if windows:
         remarks += _left_out(processes, records, schedule)
     else:
         remarks += _why_nothing(processes, schedule)
+    remarks += _messages(processes, records)
     return RunManifest(
         run_id=run_id,
         argv=argv,
