@@ -210,7 +210,7 @@ class Session:
         records = self._member.records(self.spec.capture.ranks)
         self._windows.begin(process, agreement, records=records, opened=self._write_process_record)
         ring = self.spool.step_ring(process.attempt, process.rank)
-        self._times.begin(ring, device=self.spec.device_events)
+        self._times.begin(ring, device=self.spec.device_events, before=self.counter.completed - 1)
         self._times.read_calls(
             self.spool.call_times(ring), self.spec.calls_share, functools.partial(recorded_calls, fast=True)
         )

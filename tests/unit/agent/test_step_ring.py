@@ -46,6 +46,23 @@ def test_every_step_reaches_the_run_directory_once(tmp_path):
     assert first[-1] < second[-1] < third[-1], "ends on CLOCK_REALTIME"
 
 
+def test_steps_before_the_log_are_lost_ones_and_the_others_keep_their_numbers(tmp_path):
+    spool = Spool(tmp_path)
+    drain, lost = StepLogDrain(spool), (0,) * len(STEP_LOG_ENTRY.unpack(bytes(STEP_LOG_ENTRY.size)))
+    # GIVEN a rank that was known after its third step
+    pulse = StepLog(spool.step_ring(0, 1), before=2)
+    drain.drain()  # it has logged nothing yet
+    for _ in range(2):
+        pulse.step(False, 1000)
+        drain.drain()
+    assert pulse.steps == 4
+    assert drain.counts() == {(0, 1): 4}
+    drain.finish(RunDir(tmp_path / "run"))
+    found = entries(tmp_path)
+    assert found[:2] == [lost, lost]
+    assert [(entry[0] > 0, entry[2]) for entry in found[2:]] == [(False, 1), (True, 1)]
+
+
 def test_a_ring_that_went_round_keeps_the_newest(tmp_path):
     spool = Spool(tmp_path)
     pulse, drain = StepLog(spool.step_ring(0, 1)), StepLogDrain(spool)

@@ -55,14 +55,16 @@ class StepLog:
     Args:
         path: created, or emptied if it exists.
         device: if device times are wanted. A step is then logged when the device has reached its end, some steps later.
+        before: number of steps that were counted before the log could begin, because it was not known yet which rank
+            this is, or by which signal to count. They are in the log as lost steps.
     """
 
-    def __init__(self, path: Path, device: DeviceTimes | None = None) -> None:
+    def __init__(self, path: Path, device: DeviceTimes | None = None, before: int = 0) -> None:
         self._file: int | None = None
         self._own = (-1, -1)
         self.error: str | None = None
         """Why steps are not logged (any more); None if they are."""
-        self._count = 0
+        self._count = before
         self._last: int | None = None
         self.input_ns = 0
         """Time in the data loader since the step began."""

@@ -46,9 +46,9 @@ class StepTimer:
         """The part of a step that the training thread is in; empty if unknown."""
         return self._log.phases.now if self._log is not None else ""
 
-    def begin(self, path: Path, *, device: bool = False) -> None:
-        """Log into this file, with device times if wanted."""
-        self._log = StepLog(path, self._device if device else None)
+    def begin(self, path: Path, *, device: bool = False, before: int = 0) -> None:
+        """Log into this file, with device times if wanted. ``before``: number of steps that were counted so far."""
+        self._log = StepLog(path, self._device if device else None, before)
         self._pauses.start()
 
     def read_calls(self, path: Path, share: float, recorder: Recorder) -> None:
