@@ -20,7 +20,6 @@ from rankscope.records.evidence import Evidence
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClockReport, ClusterReport, CollectivesReport, RunInfo, Verdict
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.scratch import release
 
 __all__ = ["Failed", "diagnose", "empty_report", "guarded", "verdict_of"]
 
@@ -98,5 +97,3 @@ def guarded(where: str, failed: Failed) -> Iterator[None]:
         yield
     except Exception as error:
         failed(where, error)
-    finally:
-        release()

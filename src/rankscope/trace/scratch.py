@@ -1,9 +1,9 @@
 """Columns of many ranks in scratch files, so that the memory of an analysis does not grow with what its ranks recorded.
 
 The first :data:`KEPT` bytes stay in memory: most jobs have no more. Later columns are copied to files without a name in
-the folder for temporary files (``TMPDIR``) and accessed as memory that the system can take away and read again. The
-analysis works on one rank after the other and calls :func:`release` in between, so that it holds the pages of a few
-ranks only. Where there is no room for such files, columns stay in memory.
+the folder for temporary files (``TMPDIR``) and accessed as memory that the system can take away and read again. Most of
+the analysis works on one rank after the other. A thread releases all pages many times a second, so that those of a few
+ranks are held. Where there is no room for such files, columns stay in memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+import threading
+import time
 from dataclasses import fields
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from rankscope.trace.columns import Collectives, Events, PythonCalls
 
-__all__ = ["KEPT", "Array", "Scratch", "release", "released"]
+__all__ = ["KEPT", "Array", "Scratch", "give_back", "release"]
 
 KEPT = 128 << 20
 """Bytes that stay in memory, for each user of scratch files: the columns of 64 ranks with 150 calls in each of 20
@@ -34,11 +35,11 @@ _LARGEST_FILE = 1 << 30
 _SPARED = 0.1
 """Share of the disk that is left free."""
 _ALIGNED = 64
-_AT_ONCE = 16
-"""Ranks whose pages are held at a time."""
 
-T = TypeVar("T")
 Array = TypeVar("Array", bound=NDArray[Any])
+_EVERY_S = 0.05
+"""Pages are mapped at about 2 GB/s, so that some 100 MB are held."""
+_ADDING = threading.Lock()
 _MAPPED: WeakSet[mmap.mmap] = WeakSet()
 
 
@@ -90,27 +91,22 @@ class Scratch:
         return found
 
 
-def release(*, freed: bool = False) -> None:
-    """Give the pages of all scratch files back to the system, which keeps their contents.
-
-    Args:
-        freed: also give back the memory of arrays that are no more. glibc keeps it otherwise, and after small arrays of
-            many ranks this is a third of what is used. It takes milliseconds.
-    """
-    for file in list(_MAPPED):
+def release() -> None:
+    """Give the pages of all scratch files back to the system, which keeps their contents."""
+    with _ADDING:
+        files = list(_MAPPED)
+    for file in files:
         file.madvise(mmap.MADV_DONTNEED)
-    if freed and _MAPPED:
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
 
 
-def released(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items, which are of one rank each, and call :func:`release` after every :data:`_AT_ONCE` of them."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if _MAPPED and number % _AT_ONCE == 0:
-            release()
+def give_back() -> None:
+    """Give the memory of arrays that are no more back to the system, if there are scratch files.
+
+    glibc keeps it otherwise; after small arrays of many ranks this is a third of what is used. It takes milliseconds.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if _MAPPED else None
+    if trim is not None:
+        trim(0)
 
 
 def _new_file(size: int) -> mmap.mmap | None:
@@ -127,5 +123,16 @@ def _new_file(size: int) -> mmap.mmap | None:
             found = mmap.mmap(file.fileno(), size)
     except OSError:
         return None
-    _MAPPED.add(found)
+    with _ADDING:
+        first = not _MAPPED
+        _MAPPED.add(found)
+    if first:
+        threading.Thread(target=_release_often, name="rankscope-scratch", daemon=True).start()
     return found
+
+
+def _release_often() -> None:
+    """Release pages while there are scratch files. Pages in use are mapped again at their next access, at little cost."""
+    while _MAPPED:
+        time.sleep(_EVERY_S)
+        release()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import numpy as np
 import pytest
 
 from rankscope.trace import scratch
-from rankscope.trace.scratch import Scratch, release, released
+from rankscope.trace.scratch import Scratch, give_back, release
 
 COLUMN = np.arange(100_000, dtype=np.int64)
 
@@ -23,6 +25,7 @@ def test_what_fits_into_memory_is_kept_there() -> None:
 def test_values_are_the_same_before_and_after_their_pages_are_released() -> None:
     moved = Scratch(kept=0).keep(COLUMN)
     release()
+    give_back()
     assert moved.dtype == COLUMN.dtype
     assert (moved == COLUMN).all()
     moved[5] = -1  # as writable as memory
@@ -49,9 +52,21 @@ def test_a_disk_that_would_be_full_is_left_alone(monkeypatch: pytest.MonkeyPatch
     assert Scratch(kept=0).keep(COLUMN) is COLUMN  # 64 MB more would leave less than a tenth of 1 GB
 
 
-def test_pages_are_released_between_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved, calls = Scratch(kept=0).keep(COLUMN), []
-    monkeypatch.setattr(scratch, "release", lambda: calls.append(None))
-    assert list(released(range(40))) == list(range(40))
-    assert len(moved)  # its file is there until now
-    assert len(calls) == 2  # after 16 and 32
+def test_a_thread_releases_pages_as_long_as_there_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, enough = [], threading.Event()
+
+    def release() -> None:
+        released.append(None)
+        if len(released) == 2:
+            enough.set()
+
+    monkeypatch.setattr(scratch, "_EVERY_S", 0.001)
+    monkeypatch.setattr(scratch, "_MAPPED", WeakSet())
+    monkeypatch.setattr(scratch, "release", release)
+    moved = Scratch(kept=0).keep(COLUMN)
+    assert enough.wait(60)
+    assert (moved == COLUMN).all()
+    (thread,) = [t for t in threading.enumerate() if t.name == "rankscope-scratch" and t.is_alive()][-1:]
+    del moved
+    thread.join(60)
+    assert not thread.is_alive()

@@ -16,7 +16,7 @@ from rankscope.analysis.rank.select import take
 from rankscope.analysis.rank.view import name_mask
 from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import RankTrace, Steps
-from rankscope.trace.scratch import Scratch, released
+from rankscope.trace.scratch import Scratch
 
 __all__ = ["ended_early", "whole_steps"]
 
@@ -34,7 +34,7 @@ def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     if any(run and not count for run, count in zip(runs, counts, strict=True)):
         counts = runs  # they recorded different steps
     scratch, whole = Scratch(), list[RankTrace]()
-    for trace, count in released(zip(traces, counts, strict=True)):
+    for trace, count in zip(traces, counts, strict=True):
         whole.append(_up_to(trace, count))
         if whole[-1] is not trace:
             scratch.take(whole[-1].events, whole[-1].collectives)

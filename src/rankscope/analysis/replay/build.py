@@ -16,17 +16,17 @@ from rankscope.analysis.replay.cpu_rank import add_cpu_rank
 from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
 from rankscope.analysis.replay.graph import Builder, Graph
 from rankscope.analysis.replay.segments import Plan
-from rankscope.trace.scratch import release, released
+from rankscope.trace.scratch import give_back
 
 __all__ = ["begins", "build_graph"]
 
 
 def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, waits: Waits, plan: Plan) -> Graph:
     """Build the graph of all ranks of one window."""
-    release(freed=True)
+    give_back()
     builder = Builder()
     window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
-    for column, view in released(enumerate(views)):
+    for column, view in enumerate(views):
         begin = begins(view, column, clocks, waits.steps)
         if view.device:
             ranks.append(DeviceRank(builder, window, view, column, clocks, plan, begin))
@@ -34,10 +34,10 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
             add_cpu_rank(builder, window, view, column, clocks, plan, begin)
     least = least_gaps(ranks)
     ranks.reverse()
-    for _ in released(range(len(ranks))):
+    while ranks:
         ranks.pop().add(least)
     graph = builder.finish(window.end, window.start, matched.column)
-    release(freed=True)
+    give_back()
     return graph
 
 

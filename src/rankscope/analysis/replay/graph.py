@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankscope.analysis.replay.longest_path import Levels, by_node
-from rankscope.trace.scratch import Array, Scratch, release
+from rankscope.trace.scratch import Array, Scratch
 
 __all__ = ["Builder", "Graph", "Stops", "Work"]
 
@@ -125,7 +125,6 @@ class Graph:
             return by_node(self.first, self.source, self.base + work, self.recorded, self.fixed)
         if self._levels is None:
             self._levels = Levels.of(self.first, self.source, self.fixed)
-        release()
         return self._levels.run(self.base, work, self.recorded)
 
     def transfers(self) -> tuple[I64, I64]:
@@ -283,7 +282,6 @@ class Builder:
             found = graph.empty(len(kept), whole.dtype)
             for begin in range(0, len(kept), AT_ONCE):
                 np.take(whole, kept[begin : begin + AT_ONCE], out=found[begin : begin + AT_ONCE], mode="clip")
-            release()
             return found
 
         device = [np.concatenate(c) for c in zip(*self._device, strict=True)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.trace.scratch import Scratch, release
+from rankscope.trace.scratch import Scratch
 
 __all__ = ["Levels", "by_node"]
 
@@ -94,7 +94,6 @@ class Levels:
                 steps.append((here, end, low - base, high - base, sources[low:high], several))
             blocks.append((base, ends[last], steps))
             begun = last
-            release()
         return cls(scratch.keep(order), edge, blocks)
 
     def run(self, base: F64, work: F64, known: F64) -> F64:
@@ -112,7 +111,6 @@ class Levels:
                     at[here:end] = reached
                 else:
                     latest(reached, begins, out=at[here:end])
-            release()
         out = np.empty(len(at))
         out[self.order] = at
         return out

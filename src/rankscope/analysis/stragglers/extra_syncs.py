@@ -23,7 +23,6 @@ from rankscope.causes import host_sync
 from rankscope.statistics.medians import median_of_known, median_of_known_others
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
-from rankscope.trace.scratch import released
 
 __all__ = ["Syncs", "extra", "extra_syncs"]
 
@@ -49,7 +48,7 @@ def extra_syncs(window: Window) -> list[Candidate]:
     """Return one candidate for each rank that synchronises significantly more often in its steps than those it is
     compared with."""
     numbers = [window.steps.of_rank(view, column) for column, view in enumerate(window.views)]
-    own = [_syncs(view, number) for view, number in zip(released(window.views), numbers, strict=True)]
+    own = [_syncs(view, number) for view, number in zip(window.views, numbers, strict=True)]
     steps = np.unique(np.concatenate(numbers))
     counts = np.stack([_counts(number, syncs, steps) for number, syncs in zip(numbers, own, strict=True)])
     more = counts - _usual(window, counts)

@@ -18,7 +18,6 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import Kind
-from rankscope.trace.scratch import released
 
 __all__ = ["KernelTable", "kernel_table"]
 
@@ -65,16 +64,16 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], step
         peers: per rank the columns of the ranks that make the same calls.
         steps: the job's steps.
     """
-    rows = [_kernels(view) for view in released(views)]
+    rows = [_kernels(view) for view in views]
     known: dict[tuple[object, ...], int] = {}
     teams = [min(team, default=-1 - column) for column, team in enumerate(peers)]
     both = list(zip(views, rows, strict=True))
-    kind = np.concatenate([_keys(*pair, team, known) for pair, team in zip(released(both), teams, strict=True)])
+    kind = np.concatenate([_keys(*pair, team, known) for pair, team in zip(both, teams, strict=True)])
     rank = np.repeat(np.arange(len(views)), [len(own) for own in rows])
     number = np.concatenate([steps.of_rank(v, c)[v.trace.events.step[own]] for c, (v, own) in enumerate(both)])
     numbers, step = np.unique(number, return_inverse=True)
-    length = np.concatenate([v.trace.events.duration[own] for v, own in released(both)])
-    inside = np.concatenate([_inside(v, own) for v, own in released(both)])
+    length = np.concatenate([v.trace.events.duration[own] for v, own in both])
+    inside = np.concatenate([_inside(v, own) for v, own in both])
     return KernelTable(
         ranks=len(views),
         numbers=numbers,
@@ -85,7 +84,7 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], step
         length=length,
         alone=inside == 0,
         beside=inside / np.maximum(length, 1),
-        launched=np.concatenate([v.trace.events.start[v.trace.events.launch[own]] for v, own in released(both)]),
+        launched=np.concatenate([v.trace.events.start[v.trace.events.launch[own]] for v, own in both]),
     )
 
 

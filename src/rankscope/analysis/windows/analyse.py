@@ -44,7 +44,6 @@ from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
 from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.names import DEVICE_WORK
-from rankscope.trace.scratch import released
 
 __all__ = ["ALONE", "WindowResult", "analyse_window"]
 
@@ -187,7 +186,7 @@ def analyse_window(
     result.step_ns = _own_step(result.lengths)
     result.profiles = stages.run(
         "profiles",
-        lambda: [_profile(view, column, plan) for column, view in released(enumerate(views))],
+        lambda: [_profile(view, column, plan) for column, view in enumerate(views)],
         list,
     )
     if len(result.profiles) == len(views):

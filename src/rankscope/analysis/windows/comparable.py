@@ -12,7 +12,7 @@ from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.segments import Plan, launch_times
 from rankscope.analysis.stragglers.profile import Profile
 from rankscope.trace.names import Kind
-from rankscope.trace.scratch import release, released
+from rankscope.trace.scratch import give_back
 
 __all__ = ["comparable"]
 
@@ -41,10 +41,10 @@ def comparable(
         step_ns: the job's step.
         lossy: whether some rank lost device records.
     """
-    release(freed=True)
+    give_back()
     alone = np.array([plan.whole(c) for c in range(len(views))])
     lost, kernels = np.zeros_like(alone), np.zeros(alone.shape, np.int64)
-    for column, (view, own) in released(enumerate(zip(views, profiles, strict=True))):
+    for column, (view, own) in enumerate(zip(views, profiles, strict=True)):
         more = np.setdiff1d(np.array(extra[column], np.int64), plan.rows[column])
         inside = np.searchsorted(own.bounds, launch_times(view, more), side="right") - 1 + plan.shift[column]
         alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False

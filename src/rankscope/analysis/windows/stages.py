@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rankscope.trace.scratch import release
-
 __all__ = ["Failed", "Stages"]
 
 T = TypeVar("T")
@@ -21,12 +19,10 @@ class Stages:
 
     def run(self, where: str, work: Callable[[], T], instead: Callable[[], T]) -> T:
         """Return the result of ``work``, or of ``instead`` if it raises; without a callback, raise the error."""
+        if self._failed is None:
+            return work()
         try:
             return work()
         except Exception as error:
-            if self._failed is None:
-                raise
             self._failed(where, error)
             return instead()
-        finally:
-            release()

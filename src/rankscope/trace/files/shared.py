@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.scratch import Scratch, release
+from rankscope.trace.scratch import Scratch
 
 __all__ = ["Shared"]
-
-RELEASED_AT = 16
-"""Traces whose columns keep their pages after they were read."""
 
 
 @dataclass(slots=True)
@@ -25,7 +22,6 @@ class Shared:
     _texts: dict[str, str] = field(default_factory=dict)
     _lists: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     _scratch: Scratch = field(default_factory=Scratch)
-    _taken: int = 0
 
     def take(self, trace: RankTrace) -> RankTrace:
         """Replace values of the trace, in place, by equal ones of earlier traces, and move large columns to files."""
@@ -36,7 +32,4 @@ class Shared:
             setattr(trace.collectives, column, self._lists.setdefault(tuple(texts), texts))
         trace.groups = [replace(g, ranks=self._ranks.setdefault(g.ranks, g.ranks)) for g in trace.groups]
         self._scratch.take(trace.events, trace.python, trace.collectives)
-        self._taken += 1
-        if self._taken % RELEASED_AT == 0:
-            release()
         return trace
