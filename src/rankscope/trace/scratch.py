@@ -132,7 +132,7 @@ def _new_file(size: int) -> mmap.mmap | None:
 
 
 def _release_often() -> None:
-    """Release pages while there are scratch files. Those in use are mapped again at their next access, at little cost."""
+    """Release pages while there are scratch files. Those in use are mapped again when they are accessed next."""
     while _MAPPED:
         time.sleep(_EVERY_S)
         release()
