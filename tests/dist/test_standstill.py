@@ -13,7 +13,7 @@ import pytest
 
 from rankscope.between.stuck_files import read_answers
 from rankscope.rundir.layout import RunDir
-from support.launching import JOBS, LIMIT_S, RANKSCOPE, flags_of
+from support.launching import JOBS, LIMIT_S, RANKSCOPE, flags_of, free_port
 
 pytestmark = pytest.mark.forked
 
@@ -57,3 +57,55 @@ def test_the_rank_that_causes_a_standstill_is_named(start, finish, tmp_path, fau
     hang = done.manifest.hang
     assert (hang.kind, hang.ranks) == (kind, ranks), hang
     assert hang.resumed == (fault == "long")
+
+
+OF_MANY_KINDS = {  # three ranks each
+    "barrier": ("kinds", [1], "rank 1 calls barrier and ranks 0, 2 calls all_reduce of [32]"),
+    "roots": ("kinds", [0, 1], "rank 1 calls broadcast of [32] with rank 1 as its root"),
+    "subgroup": ("order", [0, 1], "rank 0 waits for rank 1 in all_reduce number 1"),
+    "receives": ("order", [0, 1], "rank 1 waits to receive from rank 0"),
+    "sends": ("order", [0, 1], "rank 1 waits to send to rank 0"),
+    "makes_no_group": ("kinds", [1], "ranks 0, 2 calls new_group"),
+    "monitored": ("not_entered", [1], "has not entered monitored_barrier"),
+    "ends_early": ("kinds", [1], "rank 1 calls barrier"),
+    "lock": ("not_entered", [1], "in lock"),
+    "pipe": ("not_entered", [1], "in pipe, writing to a full pipe"),
+    "asks": ("not_entered", [1], "in asks, reading from a pipe"),
+    "keeps_pythons_lock": ("not_entered", [1], "does not answer and waits in native code that keeps Python's lock"),
+    "saves": ("not_entered", [0], "opening a FIFO"),
+    "two": ("not_entered", [0, 2], "in sleep, asleep"),
+    "worker": ("not_entered", [1], "in worker"),
+    "stage": ("not_entered", [1], "rank 0 waits to send to rank 1, rank 2 waits to receive from rank 1"),
+    "no_message": ("order", [0, 1], "rank 0 waits to receive from rank 1; rank 1 waits to receive from rank 0"),
+    "evaluates": ("long", [0], "in evaluates"),
+    "compiles": ("long", [0], "while its other threads or processes that it started work"),
+    "has_a_thread": ("long", [0], "while its other threads or processes that it started work"),
+    "matches": ("long", [0], "computes in native code that keeps Python's lock"),
+}
+"""Kind, ranks, and words of the sentence. Rank 1 is to blame unless :mod:`jobs.standing` says otherwise; where nothing
+shows which of two ranks is wrong, both are named."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, len(OF_MANY_KINDS), 3))
+def test_standstills_of_many_kinds(start, finish, tmp_path, first):
+    jobs = {}
+    for fault in list(OF_MANY_KINDS)[first : first + 3]:  # at once: each only waits
+        settings = ["schedule.skip_first=1000000", "analysis.enabled=false", "hang.after_s=2"]
+        words = [*RANKSCOPE, "--master-port", free_port(), "--nproc-per-node", 3, *flags_of(*settings)]
+        job = [*words, *flags_of(f"run.dir={tmp_path / fault}"), JOBS / "standing.py", fault]
+        jobs[fault] = start(job)
+    told, deadline = {}, time.monotonic() + LIMIT_S
+    for fault, running in jobs.items():
+        while not (found := read_answers(RunDir(tmp_path / fault))) and time.monotonic() < deadline:
+            assert running.poll() is None
+            time.sleep(0.1)
+        for node in found:
+            for state in node.ranks:
+                os.kill(state.pid, signal.SIGKILL)
+        hang = finish(running, tmp_path / fault).manifest.hang
+        told[fault] = hang.kind, hang.ranks, hang.sentence
+    for fault, (kind, ranks, words) in OF_MANY_KINDS.items():
+        if fault in told:
+            assert told[fault][:2] == (kind, ranks), told[fault]
+            assert words in told[fault][2]

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope.between.lateness import Lateness, lateness
-from rankscope.between.recurring import LARGEST, Recurrence, binomial_tail, recurring
+from rankscope.between.recurring import LARGEST, Recurrence, binomial_tail, least_seen, recurring
 from rankscope.between.step_logs import StepTimes
 from rankscope.between.stretches import Stretch, is_growing, joined, stretches, struck_on_others
 from rankscope.between.table import FIRST_STEPS, StepTable, side_by_side
 from rankscope.between.wording import conclude, describe, slower_for_a_while
+from rankscope.causes.wording import amount
 from rankscope.records.running.between import BetweenVerdict, PatternKind, SlowPattern
 from rankscope.statistics.medians import median_of_others
 from rankscope.statistics.thresholds import LEAST_COST, MATTERS
@@ -142,6 +143,11 @@ class _Judgement:
             verdict.kind = "alike"
         elif held >= LEAST_COST * self.usual:
             verdict.kind = "contended"
+        least = least_seen(self.late.charge[:, self.numbers], self.usual, SURE, WORTH_TELLING)
+        if least is not None and not accused:
+            verdict.notes.append(
+                f"a rank that is {amount(least[0])} late once in {least[1]} steps, or more often, would have been named"
+            )
         return verdict
 
     # ------------------------------------------------------------ the tests

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGEST", "Recurrence", "binomial_tail", "recurring"]
+__all__ = ["LARGEST", "Recurrence", "binomial_tail", "least_seen", "recurring"]
 
 LARGEST = 200
 """Largest period, in steps. A longer one needs more steps than a reporting interval has."""
@@ -66,6 +66,30 @@ def recurring(charge: F64, compared: npt.NDArray[np.bool_], usual: float, first:
             place = int(np.lexsort((often, hits))[-1])
             best = _better(best, period, place, int(hits[place]), int(of[place]), len(found), len(numbers), share)
     return best
+
+
+def least_seen(charge: F64, usual: float, sure: float, worth: float) -> tuple[float, int] | None:
+    """Return the smallest burst that could not have been missed: its size in ms, and its longest period in steps.
+
+    A rank that is later than that once in each period is struck often enough to be told from its other steps, whatever
+    the place. None where ranks are late too often for that, or the steps are too few.
+
+    Args:
+        charge: lateness in the compared steps, shape (ranks, steps), in ms.
+        usual: usual step time, in ms.
+        sure: probability by chance, over all ranks, below which a burst is told.
+        worth: share of a usual step that a burst has to cost per step on average to be told.
+    """
+    ranks, steps = charge.shape
+    needed = math.log(TESTS) + math.log(ranks) - math.log(sure)
+    for share in SHARES:
+        rate = max(float((charge > share * usual).mean(axis=1).max()), 1.0 / steps)
+        if rate > ELSEWHERE:
+            continue
+        period = min(steps // max(math.ceil(needed / -math.log(rate)), LEAST_TIMES), LARGEST)
+        if period >= 2:
+            return max(share, worth * period) * usual, period
+    return None
 
 
 def _better(

@@ -12,8 +12,8 @@ from rankscope.records.running.hang import Call, RankState
 __all__ = ["call_in_words", "doing", "message_in_words", "named", "places", "sent", "works", "works_elsewhere"]
 
 BUSY_S = 0.4
-"""CPU time of a thread, in seconds, between two questions about 4 s apart, from which on it works; a waiting one uses
-none."""
+"""Time in which a thread ran or was ready to run, in seconds, between two questions about 4 s apart, from which on it
+works; a waiting one has none."""
 BUSY_SWITCHES = 5
 """Number of times that a thread began to wait between two questions, from which on it works. A DataLoader that waits
 for its workers looks for them every 5 s."""

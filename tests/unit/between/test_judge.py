@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rankscope.between.judge import judge, judge_logs
-from rankscope.between.recurring import binomial_tail, recurring
+from rankscope.between.recurring import binomial_tail, least_seen, recurring
 from rankscope.between.step_logs import read_step_log
 from rankscope.between.stretches import Stretch, is_growing, joined, stretches
 from rankscope.between.table import side_by_side
@@ -159,6 +159,24 @@ def test_what_all_ranks_do_alike_accuses_nobody():
         found = verdict(ranks=4, everyone=everyone)
         assert found.kind in ("nobody", "alike")
         assert not any(p.accuses for p in found.patterns)
+
+
+def test_what_would_have_been_named_is_told_where_nobody_is():
+    """690 steps without any lateness: four repetitions are the fewest, and 690 // 4 = 172 steps the longest period."""
+    quiet = np.zeros((2, 690))
+    # 4 ln 690 = 26.1 is more than ln(80400 * 2 / 0.001) = 18.9; 0.1 % of all steps are 0.172 of one in 172
+    assert least_seen(quiet, 40.0, 1e-3, 0.001) == (pytest.approx(6.88), 172)
+    assert least_seen(quiet[:, :116], 40.0, 1e-3, 0.001) == (2.0, 29)  # 4 ln 116 = 19.01; 5 % of a step
+    noisy = quiet.copy()
+    noisy[1, ::3] = 3.0  # a third of the steps are above 5 % of the step, and none above 10 %
+    assert least_seen(noisy[:, :116], 40.0, 1e-3, 0.001) == (4.0, 29)
+    assert least_seen(np.full((2, 690), 40.0), 40.0, 1e-3, 0.001) is None
+    calm = {"noise": 0.01, "tail": 0.0, "offset": 0.0}
+    (note,) = verdict(**calm).notes
+    assert note == "a rank that is 6.9 ms late once in 172 steps, or more often, would have been named"
+    for size, ranks in ((8.0, [1]), (6.0, [])):  # and so it is
+        burst = lambda step, rank, size=size: size * (rank == 1 and step % 172 == 15)  # noqa: E731
+        assert verdict(**calm, late=burst).ranks == ranks
 
 
 def test_a_log_that_ends_early_is_left_out():

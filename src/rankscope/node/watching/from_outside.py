@@ -20,8 +20,9 @@ def process_state(proc: Path, pid: int) -> str:
 
 
 def main_thread_cpu(proc: Path, pid: int) -> float:
-    """Return the CPU time of the main thread, in seconds."""
-    return _seconds(_stat(proc / str(pid) / "task" / str(pid) / "stat"), 11, 12)
+    """Return the time in which the main thread ran, or was ready to run on a busy machine, in seconds."""
+    task = proc / str(pid) / "task" / str(pid)
+    return _seconds(_stat(task / "stat"), 11, 12) + _ready_s(task)
 
 
 def times_switched_out(proc: Path, pid: int) -> int:
@@ -39,7 +40,7 @@ def waits_in_kernel(proc: Path, pid: int) -> str:
 
 
 def cpu_of_others(proc: Path, pids: Iterable[int]) -> dict[int, float]:
-    """Return for each process the CPU time of its other threads and of all processes that it has started, in seconds.
+    """Return the same for the other threads of each process together, and for all processes that it has started.
 
     Processes that have ended count as well, once they were waited for.
     """
@@ -50,16 +51,29 @@ def cpu_of_others(proc: Path, pids: Iterable[int]) -> dict[int, float]:
         if len(words) > 14:
             children[int(words[1])].append(int(folder.name))
             used[int(folder.name)] = _seconds(words, 11, 12, 13, 14)
-    return {pid: max(_of_tree(pid, children, used) - main_thread_cpu(proc, pid), 0.0) for pid in pids}
+    found = {}
+    for pid in pids:
+        tree = _tree(pid, children)
+        ready = sum(_ready_s(task) for process in tree for task in (proc / str(process) / "task").glob("[0-9]*"))
+        spent = sum(used.get(process, 0.0) for process in tree)
+        found[pid] = max(spent + ready - main_thread_cpu(proc, pid), 0.0)
+    return found
 
 
-def _of_tree(pid: int, children: Mapping[int, list[int]], used: Mapping[int, float]) -> float:
+def _tree(pid: int, children: Mapping[int, list[int]]) -> list[int]:
+    """Return a process and all that descend from it."""
     below, seen = [pid], {pid}
     for process in below:
         fresh = [child for child in children.get(process, []) if child not in seen]
         seen.update(fresh)
         below += fresh
-    return sum(used.get(process, 0.0) for process in below)
+    return below
+
+
+def _ready_s(task: Path) -> float:
+    """Return how long a thread was ready to run and did not run, in seconds; 0 where the kernel does not count it."""
+    words = _text(task / "schedstat").split()
+    return int(words[1]) / 1e9 if len(words) > 1 else 0.0
 
 
 def _seconds(words: list[str], *fields: int) -> float:

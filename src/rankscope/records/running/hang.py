@@ -87,9 +87,9 @@ class RankState:
     advances: bool = False
     """Whether a frame, a call or a step has changed between two questions."""
     cpu_s: float = 0.0
-    """CPU time of its main thread between the two questions."""
+    """Time between the two questions in which its main thread ran, or was ready to run on a busy machine."""
     others_s: float = 0.0
-    """CPU time of its other threads and of the processes that it has started, between the two questions."""
+    """The same for its other threads together, and for the processes that it has started."""
     kernel: str = ""
     """Function of the kernel in which its main thread waits, as ``/proc/PID/wchan`` has it; empty if unknown."""
     switches: Count = 0
