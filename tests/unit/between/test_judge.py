@@ -379,7 +379,8 @@ def test_a_rank_whose_core_is_slower_for_a_while_is_not_blamed(everywhere: bool)
     found = judge(table)
     if everywhere:
         assert (found.kind, found.ranks) == ("nobody", [])
-        assert found.notes[-1].startswith(f"all work of rank 1 took more CPU time from step {table.first + 200} to")
+        slower = f"all work of rank 1 took more CPU time from step {table.first + 200} to"
+        assert any(note.startswith(slower) for note in found.notes)
     else:
         assert (found.kind, found.ranks, found.patterns[0].kind) == ("named", [1], "spell")
         assert (found.patterns[0].place, found.patterns[0].cpu) == ("forward", True)
