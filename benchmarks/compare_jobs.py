@@ -45,7 +45,9 @@ import numpy as np  # isort: skip
 from rankscope.analysis.tables.cpu_of_others import cpu_of_others
 from rankscope.compare.compare import compare
 from rankscope.compare.sides.side import Side, from_summaries, read_side, summary_of
+from rankscope.compare.significance import LEAST_SHARE
 from rankscope.records.codec import from_json
+from rankscope.records.diff import RunDiff
 from rankscope.records.manifest import RunManifest
 from rankscope.records.rank import HostSample, RankRecord
 from rankscope.records.run_summary import RunSummary
@@ -295,6 +297,12 @@ def baselines(recorded: Sequence[Recorded], pairs: int, random: np.random.Genera
     print()
 
 
+def shown(diff: RunDiff) -> set[str]:
+    """Kinds of the rows that the writers show: not those of times below a share of the step."""
+    least = LEAST_SHARE * max(diff.step.before or 0.0, diff.step.after or 0.0)
+    return {row.kind for row in diff.told if row.unit != "ms" or abs(row.change or 0.0) >= least}
+
+
 def structure(recorded: Sequence[Recorded]) -> None:
     print("4. what else is told of two whole runs of one program, none with longer steps: pairs with such a row\n")
     print("| program | runs | pairs | a count | an operator | a time or the pace | memory | a collective |")
@@ -306,7 +314,7 @@ def structure(recorded: Sequence[Recorded]) -> None:
             for one in own:
                 for other in own:
                     if one is not other:
-                        told.update({row.kind for row in compare(one.side, other.side).told})
+                        told.update(shown(compare(one.side, other.side)))
                         pairs += 1
             kinds = " | ".join(str(told[kind]) for kind in ("count", "kernel", "time", "memory", "collective"))
             print(f"| {mesh} | {words} | {pairs} | {kinds} |", flush=True)

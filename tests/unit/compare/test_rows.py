@@ -167,3 +167,18 @@ def test_waiting_is_distinguished(make_side) -> None:
         own.calls.wait_ns = [7_000_000 * (own.rank == 0)] * len(own.calls.step)
     (wait,) = [row for row in compare(make_side(), after).rows if row.kind == "wait"]
     assert (wait.change, wait.ranks, wait.told) == (7.0, [0], False)
+
+
+@pytest.mark.parametrize(("after", "told"), [((2, 3, 3, 2), False), ((4, 4, 5, 4), False), ((5, 5, 6, 5), True)])
+def test_calls_whose_number_varies_from_step_to_step(make_side, after: tuple[int, ...], told: bool) -> None:
+    """Records were lost: a run has 3, 2, 3 and 4 calls in its steps, and only more than 4 in each step are a change."""
+    sides = []
+    for counts in ((3, 2, 3, 4), after):
+        sides.append(make_side())
+        for own in sides[-1].ranks:
+            steps = [step for step, count in enumerate(counts) for _ in range(count)]
+            for name, column in vars(own.calls).items():
+                setattr(own.calls, name, column[:1] * len(steps))
+            own.calls.step = steps
+    (row,) = [row for row in compare(*sides).rows if row.kind == "collective"]
+    assert (row.told, row.change) == (told, pytest.approx(0.1 * (sum(after) - 12) / 4))

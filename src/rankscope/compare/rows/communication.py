@@ -6,8 +6,9 @@ account.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +37,39 @@ def communication_rows(before: Side, after: Side) -> list[DiffRow]:
     return [*rows, *_waits(before, after)]
 
 
-def _calls(ranks: Iterable[RankWindow], *, sized: bool) -> dict[Key, tuple[float, F64, F64]]:
-    """Return calls per step, and of each call of each rank in a step the transfer in ms and the bus bandwidth in
-    GB/s."""
-    count: dict[Key, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The calls of one kind in one run."""
+
+    steps: dict[int, list[int]] = field(default_factory=dict)
+    """Rank -> number of calls in each recorded step."""
+    transfer: F64 = field(default_factory=lambda: np.empty(0))
+    """Of each call of each rank, ms."""
+    bus: F64 = field(default_factory=lambda: np.empty(0))
+    """Bus bandwidth of those for which it is defined, GB/s."""
+
+    @property
+    def per_step(self) -> float:
+        """Median over the ranks of their mean number."""
+        return float(np.median([np.mean(own) for own in self.steps.values()])) if self.steps else 0.0
+
+    def apart(self, other: _Calls) -> bool:
+        """Whether a rank makes more of them in each step of one run than in any of the other. Where records were lost,
+        the number varies between the steps of a run, and then between runs."""
+        pairs = [(own, other.steps[rank]) for rank, own in self.steps.items() if rank in other.steps]
+        if not pairs:
+            return abs(self.per_step - other.per_step) > 1e-9
+        return any(min(a) > max(b) or max(a) < min(b) for a, b in pairs)
+
+
+def _calls(ranks: Iterable[RankWindow], *, sized: bool) -> dict[Key, _Calls]:
+    """Return the calls of each kind that were made in a recorded step."""
+    count: dict[Key, dict[int, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     steps: dict[int, int] = defaultdict(int)
     transfer: dict[Key, list[float]] = defaultdict(list)
     bus: dict[Key, list[float]] = defaultdict(list)
     for own in ranks:
+        first = steps[own.rank]
         steps[own.rank] += len(own.steps.number)
         calls, known = own.calls, dict[tuple[int, int, int, int], Key]()
         kinds = zip(calls.kind, calls.bytes, calls.size, calls.group, strict=True)
@@ -53,15 +79,15 @@ def _calls(ranks: Iterable[RankWindow], *, sized: bool) -> dict[Key, tuple[float
             if kind not in known:
                 known[kind] = (own.text(kind[0]), kind[1], kind[2] if sized else 0, own.text(kind[3]))
             key = known[kind]
-            count[key][own.rank] += 1
+            count[key][own.rank][first + step] += 1
             if calls.transfer_ns:
                 took = calls.transfer_ns[row]
                 transfer[key].append(took / 1e6)
                 if took > 0 and calls.bus_bytes[row] >= 0:
                     bus[key].append(calls.bus_bytes[row] / took)
     return {
-        key: (
-            float(np.median([n / max(steps[rank], 1) for rank, n in by_rank.items()])),
+        key: _Calls(
+            {rank: [own[step] for step in range(steps[rank])] for rank, own in by_rank.items()},
             np.array(transfer[key]),
             np.array(bus[key]),
         )
@@ -69,19 +95,20 @@ def _calls(ranks: Iterable[RankWindow], *, sized: bool) -> dict[Key, tuple[float
     }
 
 
-def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, F64] | None, usual: float) -> DiffRow:
-    sides = [(0.0, np.empty(0), np.empty(0)) if side is None else side for side in (one, other)]
-    times = [calls * float(np.median(transfer)) if len(transfer) else 0.0 for calls, transfer, _ in sides]
-    single = [within_run(transfer) for _, transfer, _ in sides]
-    least = min(sides[0][0], sides[1][0])
-    floor, within = usual * min(times), least * combined(*single)
+def _row(key: Key, one: _Calls | None, other: _Calls | None, usual: float) -> DiffRow:
+    sides = (one or _Calls(), other or _Calls())
+    counts = [side.per_step for side in sides]
+    lengths = [float(np.median(side.transfer)) if len(side.transfer) else 0.0 for side in sides]
+    times = [count * length for count, length in zip(counts, lengths, strict=True)]
+    single = [within_run(side.transfer) for side in sides]
+    floor, within = usual * min(times), min(counts) * combined(*single)
     noise = max(floor, within)
-    counted = abs(sides[0][0] - sides[1][0]) > 1e-9
-    change = times[1] - times[0]
-    chance = max(between_chance(change, floor), within_chance(change, sides[0][1], sides[1][1], within))
-    words = [f"{sides[0][0]:g} -> {sides[1][0]:g} a step" if counted else f"{sides[0][0]:g} a step"]
-    if all(len(bus) for _, _, bus in sides):
-        old, new = (float(np.median(bus)) for _, _, bus in sides)
+    counted = one is None or other is None or one.apart(other)
+    longer = min(counts) * (lengths[1] - lengths[0])
+    chance = max(between_chance(longer, floor), within_chance(longer, sides[0].transfer, sides[1].transfer, within))
+    words = [f"{counts[0]:.4g} -> {counts[1]:.4g} a step" if counted else f"{counts[0]:.4g} a step"]
+    if all(len(side.bus) for side in sides):
+        old, new = (float(np.median(side.bus)) for side in sides)
         words.append(f"bus {old:,.1f} -> {new:,.1f} GB/s")
     return DiffRow(
         kind="collective",
@@ -89,10 +116,10 @@ def _row(key: Key, one: tuple[float, F64, F64] | None, other: tuple[float, F64, 
         unit="ms",
         before=times[0] if one else None,
         after=times[1] if other else None,
-        change=change,
+        change=times[1] - times[0],
         noise=noise,
         chance=None if counted else chance,
-        told=counted or abs(change) > noise,
+        told=counted or abs(longer) > noise,
         status="changed" if one and other else "new" if other else "gone",
         detail="; ".join(words),
     )
