@@ -198,7 +198,7 @@ def _launch(options: argparse.Namespace, planted: Planted, run: int, folder: Run
     settings = [f"run.dir={folder.path}", "schedule.skip_first=1000000", "analysis.enabled=false", "live.mode=off"]
     settings += ["step_log.calls_pct=2"] * (planted.place == "backward")
     flags = [word for setting in settings for word in ("-S", setting)]
-    words = [sys.executable, "-m", "rankscope", "run", *flags, "--standalone"]
+    words: list[object] = [sys.executable, "-m", "rankscope", "run", *flags, "--standalone"]
     words += ["--nproc-per-node", options.ranks, JOB, planted.job, "--steps", options.steps, "--ms", options.ms]
     words += ["--seed", run, "--where", planted.place]
     said = folder.path.with_suffix(".log")

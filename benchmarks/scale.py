@@ -146,7 +146,7 @@ def _power(found: dict[int, dict[str, tuple[float, float]]], one: int, other: in
 
 def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]:
     """Return stage -> (CPU seconds, peak memory of the process until its end, MB)."""
-    from rankscope.analysis.windows import analyse
+    from rankscope.analysis.windows import replay
     from rankscope.analysis.windows.stages import Stages
     from rankscope.reduced.collected import load_objects
     from rankscope.report import write_report
@@ -169,7 +169,7 @@ def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]
 
     Stages.run = stage  # type: ignore[method-assign]
     for name in PARTS:
-        _clock(analyse, name, clocked)
+        _clock(replay, name, clocked)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "all.columns"
         late = size // 3

@@ -3,7 +3,8 @@ differs."""
 
 from __future__ import annotations
 
-from rankscope.analysis.windows.analyse import MAX_REPLAY_ERROR, WindowResult
+from rankscope.analysis.windows.replay import MAX_REPLAY_ERROR
+from rankscope.analysis.windows.result import WindowResult
 from rankscope.compare.comparable import changed, not_comparable, other_pace
 from rankscope.compare.explain import Explanation, explain
 from rankscope.compare.promises import promises

@@ -296,7 +296,7 @@ def test_no_rank_is_named_in_a_healthy_job(
         kinds.append(mesh_of(*calls, **more))
         return kinds[-1]
 
-    monkeypatch.setattr("rankscope.analysis.windows.analyse.mesh_of", seen)
+    monkeypatch.setattr("rankscope.analysis.windows.replay.mesh_of", seen)
     verdict = verdict_of(World("healthy", kind, size, seed=seed), tmp_path)
     assert verdict.ranks == []
     assert sum("slower than the others in all steps would have shown" in line for line in verdict.why) == 1

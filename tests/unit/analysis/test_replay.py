@@ -15,7 +15,8 @@ from rankscope.analysis.replay.device_rank import _without_rounding
 from rankscope.analysis.replay.graph import Builder, Work, _sorted
 from rankscope.analysis.replay.longest_path import Levels, by_node
 from rankscope.analysis.stragglers.cost import sign_flip
-from rankscope.analysis.windows.analyse import MAX_REPLAY_ERROR, analyse_window
+from rankscope.analysis.windows.analyse import analyse_window
+from rankscope.analysis.windows.replay import MAX_REPLAY_ERROR
 
 
 def test_a_node_happens_at_the_latest_of_its_edges() -> None:

@@ -319,23 +319,29 @@ def test_a_stray_copy_on_another_device_makes_no_second_device(run: Run) -> None
 @pytest.mark.parametrize(
     "stage",
     [
-        *("find_losses", "whole_steps", "match", "measure_waits", "lend_steps", "common_window", "plan_segments"),
-        *("profile", "build_graph", "window_usage"),
+        *("analyse.find_losses", "analyse.whole_steps", "analyse.match", "analyse.measure_waits", "analyse.lend_steps"),
+        *(
+            "analyse.common_window",
+            "analyse.plan_segments",
+            "analyse.window_usage",
+            "replay.profile",
+            "replay.build_graph",
+        ),
     ],
 )
 def test_a_stage_that_fails_takes_its_own_part(run: Run, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(analyse, stage, broken)
+    monkeypatch.setattr(f"rankscope.analysis.windows.{stage}", broken)
     report = run(Job(work={1: 560.0}))
     assert {e.message for e in report.errors} == {"RuntimeError: on purpose"}
     assert [r.rank for r in report.ranks] == [0, 1, 2]
-    if stage != "window_usage":
+    if stage != "analyse.window_usage":
         assert shares(report, 1)[0] == pytest.approx(100 * 1120 / Job(work={1: 560.0}).step_us, abs=2)
         assert report.kernels
         assert report.steps
-    if stage in ("find_losses", "whole_steps", "lend_steps", "common_window"):
+    if stage in ("analyse.find_losses", "analyse.whole_steps", "analyse.lend_steps", "analyse.common_window"):
         assert report.verdict.ranks == [1]
     else:
         assert report.verdict.ranks == []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,96 +14,30 @@ from rankscope.analysis.accounting.usage import Usage, step_bounds, step_usage, 
 from rankscope.analysis.clocks.alignment import Clocks, align
 from rankscope.analysis.clocks.hosts import HostClock
 from rankscope.analysis.clocks.remarks import remarks
-from rankscope.analysis.clocks.steps import JobSteps, step_length
+from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.clocks.waits import Waits, measure_waits
 from rankscope.analysis.matching.collectives import Matched, match
-from rankscope.analysis.matching.rings import pipeline_channels
 from rankscope.analysis.rank.cpu_only import settle_ends
 from rankscope.analysis.rank.devices import devices
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.launch_clock import settle_launches
 from rankscope.analysis.rank.losses import Losses, find_losses
-from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
-from rankscope.analysis.replay.alone import ALONE, replay_alone
-from rankscope.analysis.replay.build import begins, build_graph
-from rankscope.analysis.replay.segments import Plan, no_plan, plan_segments, without
-from rankscope.analysis.replay.what_if import Replay, prepare, step_ends
-from rankscope.analysis.stragglers.candidates import Window
-from rankscope.analysis.stragglers.cost import RankCost, judge_ranks, screen
-from rankscope.analysis.stragglers.measured import join, measure
-from rankscope.analysis.stragglers.model_error import MESHES, mesh_of
-from rankscope.analysis.stragglers.profile import Profile, profile, same_program
-from rankscope.analysis.stragglers.slow_groups import SlowGroup, slow_groups
+from rankscope.analysis.replay.alone import ALONE
+from rankscope.analysis.replay.segments import no_plan, plan_segments, without
+from rankscope.analysis.stragglers.profile import same_program
 from rankscope.analysis.windows.common import common_window
-from rankscope.analysis.windows.comparable import comparable
 from rankscope.analysis.windows.lend_steps import lend_steps
 from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
+from rankscope.analysis.windows.replay import profile_of, replay_window
+from rankscope.analysis.windows.result import WindowResult
 from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
-from rankscope.trace.names import DEVICE_WORK
 
 __all__ = ["ALONE", "WindowResult", "analyse_window"]
 
 F64 = NDArray[np.float64]
-
-LAUNCHED = 0.5
-"""Least share of device work with a known launch (work queued before the window has none): only such is replayed."""
-SCREENED_EVENTS = 500_000
-"""A window with more events (8 s per million to build the graph) is replayed only if some rank may cost time."""
-FEW_RANKS = 16
-"""In windows with more ranks the cost is computed for candidate ranks only."""
-MAX_REPLAY_ERROR = 0.03
-"""Above this relative error of the unchanged replay no what-if replay is used."""
-
-
-@dataclass(slots=True)
-class WindowResult:
-    """All results for one window that later stages read. Lists have one entry per rank, in order of ``views``."""
-
-    attempt: int
-    window: int
-    views: list[RankView]
-    usage: list[Usage]
-    steps: list[list[Usage]]
-    bounds: list[Spans]
-    """Begin and end of each recorded step, own clock, by :func:`step_bounds`."""
-    lengths: list[NDArray[np.int64]]
-    """Duration of each recorded step, ns, by :func:`step_bounds`; on the device if any, as its host may run ahead."""
-    matched: Matched
-    clocks: Clocks
-    waits: Waits
-    idle: list[IdleTime]
-    plan: Plan
-    profiles: list[Profile]
-    replay: Replay | None = None
-    refused: str | None = None
-    lateness: list[RankCost] = field(default_factory=list)
-    slow_groups: list[SlowGroup] = field(default_factory=list)
-    visible: float = inf
-    """The share by which a device must be slower than the others to be distinguished from noise; infinite: unknown."""
-    pipeline: bool = False
-    """All ranks are stages: no rank has a peer that does the same work."""
-    staged: bool = False
-    """Some ranks are stages of a pipeline."""
-    mesh: str = MESHES[0]
-    """One of :data:`MESHES`."""
-    notes: list[str] = field(default_factory=list)
-    """Remarks on this window for the reader of the report."""
-    left: dict[int, str] = field(default_factory=dict)
-    """Ranks without numbers although they have a trace -> why."""
-    partial: dict[int, str] = field(default_factory=dict)
-    """Ranks whose trace is incomplete -> what is missing."""
-    unsound: set[int] = field(default_factory=set)
-    """Those of them that lost too much to be compared with others."""
-    step_ns: float | None = None
-    """The job's mean step over the steps that every rank recorded (:func:`step_length`)."""
-
-    @property
-    def step_count(self) -> int:
-        """Number of steps that every rank recorded."""
-        return len(self.waits.steps.common)
 
 
 def analyse_window(
@@ -186,7 +119,7 @@ def analyse_window(
     result.step_ns = _own_step(result.lengths)
     result.profiles = stages.run(
         "profiles",
-        lambda: [_profile(view, column, plan) for column, view in enumerate(views)],
+        lambda: [profile_of(view, column, plan) for column, view in enumerate(views)],
         list,
     )
     if len(result.profiles) == len(views):
@@ -198,7 +131,7 @@ def analyse_window(
     def failing() -> None:
         result.refused, result.replay, result.lateness = "the replay failed; see the errors", None, []
 
-    stages.run("replay", lambda: _replay(result), failing)
+    stages.run("replay", lambda: replay_window(result), failing)
     return result
 
 
@@ -284,82 +217,6 @@ def _several_devices(views: Sequence[RankView]) -> list[str]:
     ]
 
 
-def _profile(view: RankView, column: int, plan: Plan) -> Profile:
-    return profile(view, plan.times[column], plan.shift[column], plan.size)
-
-
-def _replay(result: WindowResult) -> None:
-    views, matched, clocks, waits = result.views, result.matched, result.clocks, result.waits
-    result.step_ns = step_length(views, clocks, waits.steps, result.bounds) or result.step_ns
-    if len(views) < 2:
-        result.refused = ALONE
-        alone = replay_alone(views[0], matched, clocks, waits) if views else None
-        if alone is not None and alone[1].error <= MAX_REPLAY_ERROR:
-            (result.plan, result.replay), result.profiles = alone, [_profile(views[0], 0, alone[0])]
-        return
-    if len(views) - len(result.unsound) < 2:
-        some = ", ".join(map(str, sorted(result.unsound)[:8]))
-        result.refused = f"too many device records of rank {some} are missing to compare it with others"
-        return
-    if not len(matched):
-        result.refused = "no collective was recognised as the same call on two ranks"
-        return
-    if not result.step_count:
-        bare = [v.rank for v in views if not v.steps]
-        if not bare:
-            result.refused = "the ranks recorded no step in common"
-        elif len(bare) == len(views):
-            result.refused = "the traces have no step marks"
-        else:
-            result.refused = f"rank {', '.join(map(str, bare[:8]))} has no step marks"
-        return
-    if any(_launched(v) < LAUNCHED for v in views if v.device):
-        result.refused = "most device work has no recorded launch"
-        return
-    ends = step_ends(matched, waits)
-    if not len(ends):
-        result.refused = "no step contains a matched collective"
-        return
-    peers = result.plan.peers
-    staged = pipeline_channels(views, matched)[matched.channel]
-    lonely = [c for c in range(len(views)) if len(peers[c]) < 2]
-    result.staged = bool(staged.any())
-    result.mesh = mesh_of(matched, staged=result.staged)
-    result.pipeline = bool(staged.all()) or (result.staged and len(lonely) == len(views))
-    suspects = screen(matched, waits, result.step_ns or 0.0, len(ends))
-    if sum(len(v.trace.events) for v in views) > SCREENED_EVENTS and not len(suspects):
-        result.lateness = [RankCost(np.zeros(len(ends))) for _ in views]
-        return
-    graph = build_graph(views, matched, clocks, waits, result.plan)
-    begin = min(begins(v, c, clocks, waits.steps) for c, v in enumerate(views))
-    replay = result.replay = prepare(graph, matched, waits, begin, result.plan)
-    if replay is None:
-        result.refused = "no step contains a matched collective"
-        return
-    if replay.error > MAX_REPLAY_ERROR:
-        result.refused = f"replaying the window unchanged misses its length by {100 * replay.error:.1f} %"
-        return
-    if not result.pipeline and result.step_ns:
-        whole, sound = comparable(
-            views, result.profiles, result.plan, matched.extra, result.step_ns, lossy=bool(result.partial)
-        )
-        if not whole.any():
-            result.refused = "the ranks' windows have no stretch in common"
-            return
-        asked = np.arange(len(views)) if len(views) <= FEW_RANKS else suspects
-        result.lateness = judge_ranks(replay, views, result.profiles, result.step_ns, whole, sound, asked)
-    else:  # no rank has a peer for its segments, but its kernels have
-        result.lateness = [RankCost(np.zeros(replay.steps)) for _ in views]
-    trusted = np.array([view.rank not in result.unsound for view in views])
-    complete = not result.partial
-    window = Window(
-        replay, views, clocks, result.plan, result.profiles, waits.steps, trusted, complete, matched, result.mesh
-    )
-    measured, result.visible = measure(window, result.step_ns or 0.0)
-    join(result.lateness, measured, result.step_ns or 0.0, device=any(view.device for view in views))
-    result.slow_groups = slow_groups(replay, matched, waits, result.step_ns or 0.0, result.mesh)
-
-
 def _note_early(result: WindowResult) -> None:
     """Note which calls are left out of the waits because the recording began in them."""
     early = np.flatnonzero(result.waits.early)
@@ -383,12 +240,6 @@ def _note_unrun(result: WindowResult, traces: Sequence[RankTrace]) -> None:
             f"attempt {result.attempt}, window {result.window}: {which} left out, because on some rank the recording "
             "ended before the device had run all of it"
         )
-
-
-def _launched(view: RankView) -> float:
-    """Return the share of device work whose launch is known."""
-    launch = view.trace.events.launch[one_of(view.kind, DEVICE_WORK)]
-    return float((launch >= 0).mean()) if len(launch) else 1.0
 
 
 def _own_step(lengths: Sequence[NDArray[np.int64]]) -> float | None:
