@@ -24,7 +24,7 @@ from support.verdict_kinds import evidence, late
         ),
         ({"visible_pct": None}, "How much slower a device must be to show is not known"),
         ({"visible_pct": None, "screened": True}, "No rank makes the others wait for 2.5 % of the step"),
-        ({"visible_pct": None, "device": False}, "waiting for input and standing still show from 2 % of the step on"),
+        ({"visible_pct": None, "device": False}, "standing still and more operators show from 2 % of the step on"),
     ],
 )
 def test_the_sentence(more: dict[str, object], says: str) -> None:

@@ -25,6 +25,7 @@ from rankscope.analysis.stragglers.extra_syncs import extra_syncs
 from rankscope.analysis.stragglers.kernel_table import kernel_table
 from rankscope.analysis.stragglers.kernel_work import overlap_loss
 from rankscope.analysis.stragglers.model_error import model_error
+from rankscope.analysis.stragglers.more_operators import more_operators
 from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
 from rankscope.analysis.stragglers.slow_devices import slow_devices
@@ -72,6 +73,8 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
             lost = overlap_loss(table, by_how_much)
             found += more_work(window, table) if window.complete else []
         found += extra_syncs(window)
+    elif window.complete:
+        found += more_operators(window)
     found = [c for c in found if window.trusted[c.column]]
     least = MATTERS * step_ns * replay.steps
     extra: dict[int, float] = {}

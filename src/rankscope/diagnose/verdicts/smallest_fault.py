@@ -15,9 +15,9 @@ def smallest_fault(evidence: Evidence) -> str:
         return f"No rank makes the others wait for {most} of the step, and mending one gains no more than that."
     if not evidence.device:
         return (
-            f"Without devices, waiting for input and standing still show from {_percent(MATTERS)} of the step on "
-            f"(error taken off), more work from {_percent(LEAST_COST)}, and a host that is slow at all it does from "
-            f"{_percent(UNNAMED_COST)}."
+            f"Without devices, waiting for input, standing still and more operators show from {_percent(MATTERS)} of "
+            f"the step on (error taken off), larger ones from {_percent(LEAST_COST)}, and a host that is slow at all "
+            f"it does from {_percent(UNNAMED_COST)}."
         )
     shows = "How much slower a device must be to show is not known, as the ranks share too few kernels or steps"
     if evidence.visible_pct is not None:
