@@ -46,7 +46,9 @@ class Explanation:
 
 def period_ns(replay: Replay, marks: F64) -> float:
     """Return the mean step between the ends of the first step and the last; with one step, that step."""
-    return float(np.diff(marks).mean()) if len(marks) > 1 else float(marks[0] - replay.begin)
+    if len(marks) > 1:
+        return float((marks[-1] - marks[0]) / replay.spans[1:].sum())
+    return float(marks[0] - replay.begin) / replay.steps
 
 
 def explain(window: WindowResult, summary: Sequence[RankWindow], templates: dict[int, Template]) -> Explanation | None:

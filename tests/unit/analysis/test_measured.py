@@ -100,6 +100,14 @@ def test_several_slow_devices(world: World, tmp_path: Path) -> None:
     assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.15)  # of all of them
 
 
+def test_a_step_that_is_slow_everywhere_makes_no_rank_slower_than_the_others(tmp_path: Path) -> None:
+    """GIVEN a step in which all kernels of all ranks take twice as long THEN nobody is named."""
+    verdict = verdict_of(
+        World("warm-up", "ddp", 4, Fault("slow_device", (0, 1, 2, 3), 2.0, "burst"), seed=11), tmp_path
+    )
+    assert verdict.kind != "straggler"
+
+
 def test_longer_sequences_on_a_whole_replica_are_more_work_and_no_slow_device(tmp_path: Path) -> None:
     """GIVEN a tensor-parallel group whose kernels have larger grids THEN its ranks are named, for their work."""
     world = World("replica", "tpdp", 8, Fault("bigger", (4, 5, 6, 7), 1.3), seed=11)

@@ -15,6 +15,8 @@ from rankscope.analysis.tables.modules import exposed_by_module, module_rows
 from rankscope.analysis.tables.summary import group_rows
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.records.report import Action
+from rankscope.trace.columns import Steps
+from rankscope.trace.steps import step_of
 
 from .test_worlds import NOISE, SMALL, period_ms
 from .worlds import MS, US, Fault, Item, Mesh, by_hand, simulate
@@ -41,6 +43,26 @@ def test_hidden_transfers_still_take_their_time() -> None:
     replay = analyse_window(simulate(program, Mesh(dp=4), steps=4)).replay
     length = np.diff(replay.unchanged) - replay.hidden()[1:]
     assert length / 1e6 == pytest.approx([24, 24, 24], rel=0.01)
+
+
+def test_steps_without_calls_share_what_the_end_of_them_gains() -> None:
+    """Each iteration has three step marks, and calls in the last of them only, as with accumulated gradients; rank 2
+    has 4 ms more. It costs 4 ms an iteration, and a third of that a step."""
+    faults = [Fault(2, Item("work", device=4 * MS), before=8)]
+    traces = simulate(by_hand(tp=False), Mesh(dp=4), steps=4, faults=faults)
+    once = analyse_window(traces).replay
+    for trace in traces:
+        first_call = int(trace.events.start[trace.events.launch[trace.collectives.event]].min())
+        within = (first_call - int(trace.steps.start[0])) // 2  # two marks before the first call of each iteration
+        start = np.concatenate([[s, s + within // 2, s + within] for s in trace.steps.start.tolist()])
+        trace.steps = Steps(np.arange(len(start)), start, np.diff(start, append=trace.steps.end[-1]))
+        trace.events.step[:] = step_of(trace.events, trace.steps)
+    window = analyse_window(traces)
+    assert window.replay.steps == 3 * once.steps == 12
+    gains = window.replay.gains(window.replay.equalised(2))
+    assert gained_ms(gains[2:]) == pytest.approx(4 / 3, rel=0.1)
+    assert gains.sum() == pytest.approx(once.gains(once.equalised(2)).sum(), rel=0.02)
+    assert gains[3] == gains[4] == gains[5]
 
 
 def test_balanced_compute_gains_what_even_shares_gain() -> None:

@@ -47,4 +47,5 @@ def replay_alone(view: RankView, matched: Matched, clocks: Clocks, waits: Waits)
     if not len(ends):
         return None
     graph = builder.finish(ends)
-    return plan, replay_of(graph, list(graph.ends[:, None].astype(np.int64)), np.zeros(len(ends)), begin, plan)
+    nodes = list(graph.ends[:, None].astype(np.int64))
+    return plan, replay_of(graph, nodes, np.zeros(len(ends)), np.ones(len(ends), np.int64), begin, plan)

@@ -47,13 +47,16 @@ class Replay:
     peers: list[list[int]]
     """Per rank: columns of the ranks that make the same sequence of calls."""
     step_calls: list[NDArray[np.int64]]
-    """Per recorded step: nodes of which the latest is the end of the step."""
+    """Per recorded step that makes calls: nodes of which the latest is the end of the step."""
     begin: float
     unchanged: F64
     """Step ends of the unchanged replay."""
     recorded: F64
     transfers: F64
     """Per recorded step: transfer time of the rank with most of it."""
+    spans: NDArray[np.int64]
+    """Number of the job's steps up to each of these ends: more than one where steps make no calls, as those do that
+    only accumulate gradients."""
     error: float
     """Largest error of a step end in the unchanged replay, relative to the length of all steps."""
     _network: F64 | None = None
@@ -61,8 +64,8 @@ class Replay:
 
     @property
     def steps(self) -> int:
-        """Number of steps whose end is replayed."""
-        return len(self.step_calls)
+        """Number of steps up to the last end that is replayed."""
+        return int(self.spans.sum())
 
     def marks(self, work: F64 | None) -> F64:
         """Return the step ends with other work per edge, in ns of the aligned clock."""
@@ -72,12 +75,18 @@ class Replay:
         return np.array([at[nodes].max() for nodes in self.step_calls])
 
     def gains(self, work: F64) -> F64:
-        """Return by how much each step becomes shorter with this work per edge, in ns; the sum is the window's gain."""
+        """Return by how much each step becomes shorter with this work per edge, in ns; the sum is the window's gain.
+
+        Where only the end of several steps is replayed, each of them has the mean.
+        """
         return self.gains_at(self.graph.replay(work))
 
     def gains_at(self, at: F64) -> F64:
         """Return the same for given times of all nodes."""
-        return np.diff(self.unchanged - self._ends_at(at), prepend=0.0)
+        return self._of_each_step(np.diff(self.unchanged - self._ends_at(at), prepend=0.0))
+
+    def _of_each_step(self, values: F64) -> F64:
+        return np.repeat(values / self.spans, self.spans)
 
     def equalised(self, column: int, *, host: bool = True, device: bool = True, discount: bool = True) -> F64:
         """Return the work per edge with one rank's segments at their peers' median, in ns."""
@@ -142,7 +151,7 @@ class Replay:
 
     def ideal_network(self) -> F64:
         """Return by how much each step becomes shorter if transfers take no time, in ns."""
-        return np.diff(self.unchanged - self._without_transfers(), prepend=0.0)
+        return self._of_each_step(np.diff(self.unchanged - self._without_transfers(), prepend=0.0))
 
     def _without_transfers(self) -> F64:
         if self._network is None:
@@ -155,7 +164,7 @@ class Replay:
         A step then takes as long as without transfers, but no less than the transfers of its busiest rank.
         """
         length = np.diff(self._without_transfers(), prepend=self.begin)
-        return np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers)
+        return self._of_each_step(np.diff(self.unchanged, prepend=self.begin) - np.maximum(length, self.transfers))
 
     def without(self, label: Work) -> F64:
         """Return the work per edge without one kind: an ideal network (``TRANSFER``), no host overhead (``HOST``)."""
@@ -182,19 +191,28 @@ def prepare(graph: Graph, matched: Matched, waits: Waits, begin: float, plan: Pl
     if not members:
         return None
     transfers = np.array([_busiest(matched, waits, mine) for mine in members])
-    return replay_of(graph, [graph.ends[mine].astype(np.int64) for mine in members], transfers, begin, plan)
+    ends = [graph.ends[mine].astype(np.int64) for mine in members]
+    number = waits.steps.of_call[matched.call[[mine[0] for mine in members]]]
+    spans = np.diff(np.searchsorted(waits.steps.common, number), prepend=-1)
+    return replay_of(graph, ends, transfers, spans, begin, plan)
 
 
-def replay_of(graph: Graph, step_calls: list[NDArray[np.int64]], transfers: F64, begin: float, plan: Plan) -> Replay:
+def replay_of(
+    graph: Graph,
+    step_calls: list[NDArray[np.int64]],
+    transfers: F64,
+    spans: NDArray[np.int64],
+    begin: float,
+    plan: Plan,
+) -> Replay:
     """Return the replay of steps that end with the latest of these nodes; see :class:`Replay` for the arguments."""
     recorded = np.array([graph.recorded[nodes].max() for nodes in step_calls])
     at = graph.replay()
     unchanged = np.array([at[nodes].max() for nodes in step_calls])
     length = recorded[-1] - begin
     error = float(np.abs(unchanged - recorded).max() / length) if length > 0 else 1.0
-    return Replay(
-        graph, segment_work(graph, plan), plan.peers, step_calls, begin, unchanged, recorded, transfers, error
-    )
+    segments = segment_work(graph, plan)
+    return Replay(graph, segments, plan.peers, step_calls, begin, unchanged, recorded, transfers, spans, error)
 
 
 def _busiest(matched: Matched, waits: Waits, mine: NDArray[np.int64]) -> float:

@@ -17,6 +17,7 @@ from rankscope.analysis.stragglers.statistics import (
     robust_scatter,
     smallest_visible,
 )
+from rankscope.statistics.medians import median_of_known_others
 
 __all__ = ["slow_devices"]
 
@@ -78,10 +79,12 @@ def _slower(pace: KernelPace) -> tuple[F64, F64]:
     log = np.where(always[:, None], mean[:, None], 0.0) * np.ones_like(pace.log)
     scatter = robust_scatter(pace.log[~always])
     if scatter > 0:
-        steps = discoveries(normal_tail(pace.log / scatter), FALSE) & ~always[:, None]
-        steps &= (
-            pace.typical(steps) >= TYPICAL * pace.log
-        )  # else it is a few kernels that took long, by whatever chance
+        # A step that is slow on all ranks (a warm-up, a power limit) makes none of them slower than the others.
+        others = median_of_known_others(pace.log.T).T
+        here = pace.log - np.where(others > 0, others, 0.0)
+        steps = discoveries(normal_tail(here / scatter), FALSE) & ~always[:, None]
+        # else it is a few kernels that took long, by whatever chance
+        steps &= pace.typical(steps) >= TYPICAL * pace.log
         log = np.where(steps, pace.log, log)
         error = np.where(always, error, scatter)
     return log, error

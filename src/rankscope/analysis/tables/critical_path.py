@@ -47,7 +47,7 @@ def critical_path_row(windows: Sequence[WindowResult]) -> CriticalPath | None:
         window=window.window,
         step=numbers[chosen] if chosen < len(numbers) else None,
         step_ms=float(length[chosen]) / 1e6,
-        parts=_parts(window, chain.within(bounds[0], bounds[-1]), len(length)),
+        parts=_parts(window, chain.within(bounds[0], bounds[-1]), int(replay.spans[-len(length) :].sum())),
         pieces=_few(_pieces(window, shown, float(bounds[chosen])), SHORT * float(length[chosen]) / 1e6),
     )
 
