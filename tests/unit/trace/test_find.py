@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import shutil
 import subprocess
 import sys
@@ -91,6 +94,29 @@ def test_what_is_set_aside_has_a_reason(tmp_path: Path) -> None:
     }
     assert all(s.reason for s in found.aside)
     assert [s.rank for s in found.aside if s.rank is not None] == [5]
+
+
+def test_packed_files_are_named_with_what_to_do(tmp_path: Path) -> None:
+    trace = '{"traceEvents": []}'
+    tar = bytearray(512)
+    tar[257:262] = b"ustar"
+    packed = {
+        "rank_1.json.zst": (b"\x28\xb5\x2f\xfd" + bytes(60), "unusable", "zstd -d"),
+        "rank_2.json.xz": (lzma.compress(trace.encode()), "unusable", "xz -d"),
+        "rank_3.json": (trace.encode("utf-16"), "unusable", "iconv"),
+        "rank_4.json.bz2": (bz2.compress(trace.encode()), "unusable", "bzip2 -d"),
+        "traces.zip": (b"PK\x03\x04" + bytes(60), "ignored", "a zip archive"),
+        "traces.tar.gz": (gzip.compress(bytes(tar)), "ignored", "a tar archive"),
+    }
+    for name, (content, _, _) in packed.items():
+        (tmp_path / name).write_bytes(content)
+    found = find_traces([tmp_path])
+    assert found.candidates == []
+    for source in found.aside:
+        _, status, says = packed.pop(Path(source.path).name)
+        assert (source.status, says in (source.reason or "")) == (status, True)
+    assert not packed
+    assert sorted(s.rank for s in found.aside if s.rank is not None) == [1, 2, 3, 4]
 
 
 def test_what_lies_beside_the_traces_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

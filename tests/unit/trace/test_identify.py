@@ -104,6 +104,30 @@ def test_the_only_rank_in_all_groups(record: Callable[..., Path], tmp_path: Path
     assert all(t.events.pid.max() - 10 == t.rank for t in result.traces)
 
 
+def test_the_group_of_one_process_is_that_of_a_job_of_its_own(record: Callable[..., Path], tmp_path: Path) -> None:
+    """The group [0] says nothing about a job of several ranks; the group [1] is only on its rank 1."""
+    record("rank0.json", pid=1, groups=[[0, 1]], **says(0, 2))
+    record("debug.json", pid=3, at=10_000, groups=[[0]])
+    result = load_traces([tmp_path], cache=False)
+    assert ranks(result) == {"rank0.json": 0}
+    assert "neither the content nor the name" in reasons(result, "unassigned")[0]
+    record("other.json", pid=2, groups=[[1]])
+    assert ranks(load_traces([tmp_path], cache=False)) == {"rank0.json": 0, "other.json": 1}
+
+
+def test_a_rank_recorded_alone_at_another_time_is_left_out(record: Callable[..., Path], tmp_path: Path) -> None:
+    """Its steps would change the job's means, and no rank is there to compare it with."""
+    for rank in range(2):
+        record(f"rank{rank}.json", pid=10 + rank, at=10_000, **says(rank, 3))
+    record("old_rank1.json", pid=7, **says(1, 3))
+    result = load_traces([tmp_path], cache=False)
+    assert ranks(result) == {"rank0.json": 0, "rank1.json": 1}
+    assert "no other rank was recorded at that time" in reasons(result, "ignored")[0]
+    assert result.notes[0].startswith("old_rank1.json: left out")
+    record("rank2.json", pid=12, at=20_000, **says(2, 3))  # it has no other recording: that of a clock that is off
+    assert set(ranks(load_traces([tmp_path], cache=False))) == {"rank0.json", "rank1.json", "rank2.json"}
+
+
 def test_one_process_alone_is_rank_0_and_told_so(record: Callable[..., Path], tmp_path: Path) -> None:
     record("trace.json")
     record("trace_later.json", at=1000)

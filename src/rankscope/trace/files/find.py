@@ -14,6 +14,7 @@ from pathlib import Path
 from rankscope.errors import TraceError
 from rankscope.records.report import SourceFile
 from rankscope.rundir.layout import ARRIVING
+from rankscope.trace.files.encodings import how_archived, how_encoded
 from rankscope.trace.files.formats import is_offered, recognise
 from rankscope.trace.files.naming import rank_of_name
 from rankscope.trace.format import Format
@@ -31,6 +32,8 @@ _SNAPSHOT = re.compile(r"(?:^|/)rank_[^/]*\.memory[^/]*\.pickle$")
 """Memory snapshot of a window or, with another middle part, of an out-of-memory error."""
 _STEP_LOG = re.compile(r"(?:^|/)attempt_\d+/pulse/rank_\d+\.bin\.gz$")
 _OBJECT = re.compile(r"attempt_\d+/window_\d+/columns/[^/]+\.columns$")
+_PACKED_NAME = re.compile(r"\.(?:zst|zstd|xz|bz2|lz4|7z|zip|tar|tgz|tar\.gz)$", re.IGNORECASE)
+"""Names of files that are opened only to say that they have to be unpacked."""
 _MERGED = "cluster.trace.json.gz"
 _SNIFF_BYTES = 1 << 20
 
@@ -96,7 +99,7 @@ def find_traces(paths: Sequence[Path]) -> Found:
                     aside[file] = SourceFile(
                         path=str(file), status="unusable", reason="encrypted; give --identity FILE"
                     )
-                elif is_offered(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED:
+                elif _is_tried(file, whole):
                     _judge(file, file.relative_to(path).as_posix(), candidates, aside)
         elif not path.exists() and not path.is_symlink():
             aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
@@ -105,6 +108,12 @@ def find_traces(paths: Sequence[Path]) -> Found:
             _judge(path, name, candidates, aside)
     order = sorted(candidates.values(), key=lambda candidate: candidate.order)
     return Found(order, list(aside.values()), sorted(snapshots), sorted(step_logs), sorted(objects))
+
+
+def _is_tried(file: Path, whole: str) -> bool:
+    """Return whether a file in a folder is opened: it may be a trace, or pack some."""
+    offered = is_offered(file.name) and not _RUN_RECORDS.search(whole) and file.name != _MERGED
+    return offered or _PACKED_NAME.search(file.name) is not None
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -152,6 +161,10 @@ def _format_or_reason(path: Path) -> Format | str:
     reader = Reader(path)
     for block in reader:
         head += block
+        if encoding := how_encoded(head):
+            raise TraceError(f"{path}: {encoding}")
+        if archive := how_archived(head):
+            return archive
         if (form := recognise(head)) is not None:
             return form
         if len(head) >= _SNIFF_BYTES:

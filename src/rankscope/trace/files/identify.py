@@ -195,6 +195,10 @@ def _by_groups(files: Sequence[_File], known: Sequence[FileRank | None]) -> list
     found = list(known)
     taken = {(f.window, i.rank) for f, i in zip(files, known, strict=True) if i is not None}
     only = [next(iter(f.groups)) if len(f.groups) == 1 and f.trace.meta.world_size != 1 else None for f in files]
+    # The group of rank 0 alone is also what a job of one process has, which says nothing about this job.
+    only = [
+        r if r != 0 or any(len(g.ranks) > 1 for g in f.trace.groups) else None for r, f in zip(only, files, strict=True)
+    ]
     claims = Counter((f.window, rank) for f, rank in zip(files, only, strict=True))
     for place, (file, rank) in enumerate(zip(files, only, strict=True)):
         if found[place] is not None or rank is None or (file.window, rank) in taken:

@@ -22,7 +22,7 @@ from rankscope.trace.files.identify import FileRank, assign_ranks
 from rankscope.trace.files.jobs import copies, other_jobs
 from rankscope.trace.files.objects import read_object
 from rankscope.trace.files.shared import Shared
-from rankscope.trace.files.windows import assign_windows, other_processes
+from rankscope.trace.files.windows import assign_windows, left_alone, other_processes
 from rankscope.trace.peers import agree_on_peers
 
 __all__ = ["Decoded", "LoadResult", "load_traces", "process_count", "put_together", "read_one", "weight"]
@@ -31,6 +31,10 @@ Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in total (of the files on disk) and the file just done; the first call has no file."""
 _PACKED_WEIGHT = 12
 """Estimated bytes of JSON per byte of gzip."""
+_ALONE = (
+    "left out, because no other rank was recorded at that time, and another process of this rank was recorded together "
+    "with the others: it is of another run; analyse it by itself"
+)
 _WORTH_A_PROCESS = 200 << 20
 """Bytes of JSON below which processes cost more than they save: starting one takes as long as decoding 50 MB."""
 
@@ -189,14 +193,22 @@ def _sorted_out(
             known.append(pair)
             how[id(trace)] = identity
     traces: list[RankTrace] = []
-    for trace, rival in assign_windows(known):
-        if rival is None:
+    decided = list(assign_windows(known))
+    alone: list[RankTrace] = []
+    if all(candidate.window is None for candidate, _ in known):
+        alone = left_alone([trace for trace, rival in decided if rival is None])
+    for trace, rival in decided:
+        if any(trace is one for one in alone):
+            sources.append(_source(trace, "ignored", _ALONE))
+        elif rival is None:
             traces.append(trace)
             how_ranked = how[id(trace)].how
             words = "; ".join([how_ranked, *(n for n in trace.notes if n != how_ranked)])
             sources.append(_source(trace, "used", words))
         else:
             sources.append(_source(trace, "unusable", f"{rival} is the same rank and window; only that one is used"))
+    if alone:
+        notes.append(f"{', '.join(Path(t.source).name for t in alone[:4])}{' ...' * (len(alone) > 4)}: {_ALONE}")
     if all(candidate.window is None for candidate, _ in known):
         notes += other_processes(traces)
     traces.sort(key=lambda t: (t.attempt, t.window, -1 if t.rank is None else t.rank))

@@ -11,7 +11,7 @@ import numpy as np
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.find import Candidate
 
-__all__ = ["assign_windows", "main_process", "other_processes", "overlapping"]
+__all__ = ["assign_windows", "left_alone", "main_process", "other_processes", "overlapping"]
 
 Span = tuple[int, int]
 
@@ -38,6 +38,23 @@ def assign_windows(
     for _, trace in read:
         rival = taken[(trace.attempt, trace.window, trace.rank)]
         yield trace, None if rival is trace else rival.source
+
+
+def left_alone(traces: Sequence[RankTrace]) -> list[RankTrace]:
+    """Return the traces of another run of the job: each the only one of its window, and by another process than the
+    trace of its rank in a window of several ranks.
+
+    Nothing can be compared in such a window, so its steps would only change the means of the job.
+    """
+    windows: dict[int, list[RankTrace]] = {}
+    for trace in traces:
+        windows.setdefault(trace.window, []).append(trace)
+    processes: dict[int | None, set[int]] = {}
+    for own in windows.values():
+        for trace in own if len(own) > 1 else ():
+            processes.setdefault(trace.rank, set()).add(main_process(trace))
+    single = [own[0] for own in windows.values() if len(own) == 1]
+    return [t for t in single if t.rank in processes and main_process(t) not in {-1, *processes[t.rank]}]
 
 
 def other_processes(traces: Sequence[RankTrace]) -> list[str]:
