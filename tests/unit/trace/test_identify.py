@@ -236,6 +236,17 @@ def test_a_process_that_knew_no_job_belongs_to_its_neighbours(record: Callable[.
     assert ranks(load_traces([tmp_path], cache=False)) == {"rank0.json": 0, "rank1.json": 1}
 
 
+def test_a_process_whose_groups_are_larger_than_its_job_is_of_no_other_job(
+    record: Callable[..., Path], tmp_path: Path
+) -> None:
+    """It was recorded from before init_process_group on, and says rank 0 of 1, as no rank of its groups can."""
+    record("rank0.json", pid=1, groups=[[0, 1]], **says(0, 2))
+    record("rank1.json", pid=2, groups=[[0, 1]], **says(0, 1))
+    result = load_traces([tmp_path], cache=False)
+    assert ranks(result) == {"rank0.json": 0, "rank1.json": 1}
+    assert result.notes == []
+
+
 def test_the_users_word(record: Callable[..., Path], tmp_path: Path) -> None:
     for pid in (1, 2):
         record(f"x/{pid}/trace.json", pid=pid, **says(0, 2))

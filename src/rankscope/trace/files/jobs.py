@@ -63,7 +63,7 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
     """
     foreign = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
     keys: list[str] = []  # the job of each file, in words; empty if the file does not show it
-    sizes = [read[i][1].meta.world_size for i in foreign]
+    sizes = [_world(read[i][1]) for i in foreign]
     if _sizes_differ([read[i] for i in foreign]):
         keys = ["" if s is None else f"the job of {s} ranks" for s in sizes]
         why = "the world sizes differ"
@@ -96,12 +96,20 @@ def _sizes_differ(read: Sequence[Read]) -> bool:
     ranks: dict[int | None, set[int]] = defaultdict(set)
     folders: dict[str, set[int]] = defaultdict(set)
     for candidate, trace in read:
-        if trace.meta.world_size is not None:
-            ranks[trace.meta.rank if trace.meta.rank is not None else candidate.name_rank].add(trace.meta.world_size)
-            folders[candidate.name.rpartition("/")[0]].add(trace.meta.world_size)
+        if (world := _world(trace)) is not None:
+            ranks[trace.meta.rank if trace.meta.rank is not None else candidate.name_rank].add(world)
+            folders[candidate.name.rpartition("/")[0]].add(world)
     sizes = set().union(*folders.values())
     apart = len(folders) > 1 and all(len(own) == 1 for own in folders.values())
     return len(sizes) > 1 and (apart or any(len(own) > 1 for rank, own in ranks.items() if rank is not None))
+
+
+def _world(trace: RankTrace) -> int | None:
+    """Return the number of ranks in the content; None if its own process groups have ranks beyond it, because the
+    process did not know its job when the recording began."""
+    world = trace.meta.world_size
+    beyond = world is not None and any(max(g.ranks, default=-1) >= world for g in trace.groups)
+    return None if beyond else world
 
 
 def _claims(read: Sequence[Read]) -> list[int | None]:
