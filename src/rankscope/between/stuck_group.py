@@ -118,13 +118,15 @@ def _differ(
         "order" if shift == "order" else "sizes" if own.name == theirs.name and own.root == theirs.root else "kinds"
     )
     word = {"order": "in another order", "kinds": "different things", "sizes": "with different sizes"}[kind]
+    roots = own.name == theirs.name and own.root != theirs.root  # else they are of no interest
+    calls_of = f"{named(odd).lower()} {sent(own, with_root=roots)} and {named(usual).lower()} "
     return HangVerdict(
         kind=kind,
         ranks=sorted(odd if clear else [*usual, *odd]),
         group=group,
         seq=number,
-        sentence=f"The ranks call {word}: as number {number:,} of group {group}, {named(odd).lower()} {sent(own)} and "
-        f"{named(usual).lower()} {sent(theirs)}.",
+        sentence=f"The ranks call {word}: as number {number:,} of group {group}, {calls_of}"
+        f"{sent(theirs, with_root=roots)}.",
         why=([_DUE] if clear and kind == "kinds" else []) + places(ranks, []),
         next="All ranks of a group have to make the same calls, in the same order, of the same sizes.",
     )

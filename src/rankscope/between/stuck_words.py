@@ -62,10 +62,10 @@ def call_in_words(call: Call, group: str) -> str:
     return f"{_operation(call)} number {call.seq:,} of group {group or 'default'}{sizes}"
 
 
-def sent(call: Call) -> str:
+def sent(call: Call, *, with_root: bool = False) -> str:
     """Return for instance ``calls all_reduce of [32, 8]``."""
     shapes = ", ".join(str(shape) for shape in call.sizes[:2])
-    root = f" with rank {call.root} as its root" if call.root is not None else ""
+    root = f" with rank {call.root} as its root" if with_root and call.root is not None else ""
     return f"calls {_operation(call)}{f' of {shapes}' if shapes else ''}{root}"
 
 

@@ -196,6 +196,9 @@ def test_a_broadcast_of_different_roots():
     found = verdict(state(0, [one], world=3), state(1, [other], world=3), left)
     assert (found.kind, found.ranks, found.seq) == ("kinds", [0, 1], 5)
     assert "rank 1 calls broadcast of [32] with rank 1 as its root" in found.sentence
+    other_call = state(1, [call(5, done=False)], world=3)  # the root is of no interest then
+    assert "rank 0 calls broadcast of [32]" in verdict(state(0, [one], world=3), other_call).sentence
+    assert "root" not in verdict(state(0, [one], world=3), other_call).sentence
     unknown = [state(r, [call(5, "broadcast", done=False)], world=3) for r in (0, 1)]
     found = verdict(*unknown, left)
     assert (found.kind, found.ranks) == ("all_in", [])
