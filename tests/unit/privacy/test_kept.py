@@ -236,7 +236,7 @@ def test_each_verb_that_writes_something_of_a_run_elsewhere_is_in_its_log(run: P
         ["reduce", str(run), "--output", str(out / "reduced")],
         ["cluster-report", str(out / "reduced"), "--run", str(run), "--no-hta", "--output", str(out / "cluster")],
         ["merge", str(run), "--output", str(out / "all.json.gz")],
-        ["baseline", "set", "gpt", str(run / "report" / "report.json"), *store],
+        ["baseline", "set", "gpt", str(run), *store],
         ["diff", "baseline:gpt", str(run / "report" / "report.json"), *store, "--output", str(out / "diff.html")],
     ]
     nothing = [["report", str(run)], ["check", str(run / "report" / "report.json"), "--fail-if", "step > 9999 ms"]]
