@@ -13,7 +13,7 @@ from rankscope.rundir.files import rewrite
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
-__all__ = ["TIMELINE", "WRITERS", "link_timeline", "write_report"]
+__all__ = ["FORMATS", "TIMELINE", "WRITERS", "link_timeline", "write_report"]
 
 TIMELINE = "cluster.trace.json.gz"
 """Name of the merged timeline in a report folder; the page links to it."""
@@ -30,9 +30,11 @@ WRITERS: dict[str, Callable[[ClusterReport], str]] = {
 _FILES = {"json": "report.json", "markdown": "report.md", "html": "report.html"}
 
 
-def write_report(
-    report: ClusterReport, folder: Path, formats: Collection[str] = ("json", "markdown", "html")
-) -> dict[str, Path]:
+FORMATS = tuple(_FILES)
+"""Names of the formats that a report is written in."""
+
+
+def write_report(report: ClusterReport, folder: Path, formats: Collection[str] = FORMATS) -> dict[str, Path]:
     """Write report.json, report.md and report.html into ``folder``, or those of them that are asked for, each
     atomically.
 

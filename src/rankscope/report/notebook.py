@@ -15,7 +15,7 @@ from markupsafe import Markup
 from rankscope.errors import AnalysisError
 from rankscope.records.record_view import RecordView
 from rankscope.records.report import ClusterReport
-from rankscope.report import WRITERS, write_report
+from rankscope.report import FORMATS, WRITERS, write_report
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
@@ -152,7 +152,7 @@ class Report(RecordView):
         )
         return frame.set_index("rank") if name in _BY_RANK else frame
 
-    def save(self, folder: Path | str, formats: Collection[str] = ("json", "markdown", "html")) -> dict[str, Path]:
+    def save(self, folder: Path | str, formats: Collection[str] = FORMATS) -> dict[str, Path]:
         """Write report.json, report.md and report.html into a folder, and return the path of each.
 
         Args:
@@ -163,7 +163,7 @@ class Report(RecordView):
             OSError: the folder cannot be created or written.
             ValueError: there is no such format.
         """
-        if unknown := sorted(set(formats) - {"json", "markdown", "html"}):
+        if unknown := sorted(set(formats) - set(FORMATS)):
             raise ValueError(f"{unknown[0]!r} is no format of a report; there are json, markdown and html")
         return write_report(self.record, Path(folder), formats)
 

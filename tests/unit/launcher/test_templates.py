@@ -93,18 +93,25 @@ def in_a_container(container: dict, **given: str) -> list[str]:
     return words
 
 
+def on_the_second_node(words: list[str], run_id: str) -> RunArguments:
+    """Check that the words run train.py on node 1 of a run in the shared folder; return their arguments."""
+    tool, verb, *rest = words
+    assert (tool, verb) == ("rankscope", "run")
+    arguments, plan = planned(rest)
+    assert plan == RunPlan(
+        run_id=run_id, run_dir=Path(f"/shared/rankscope_runs/{run_id}"), node="1", launch=f"rendezvous {run_id}",
+        alone=False,
+    )  # fmt: skip
+    assert arguments.torchrun.training_script == "train.py"
+    return arguments
+
+
 def test_kubernetes() -> None:
     _, job = yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text())
     container = job["spec"]["template"]["spec"]["containers"][0]
     given = {"JOB_COMPLETION_INDEX": "1", "RUN_ID": "uid"}
     assert {item["name"] for item in container["env"]} == set(given)
-    tool, verb, *words = in_a_container(container, **given)
-    assert (tool, verb) == ("rankscope", "run")
-    arguments, plan = planned(words)
-    assert plan == RunPlan(
-        run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1", launch="rendezvous uid", alone=False
-    )  # fmt: skip
-    assert arguments.torchrun.training_script == "train.py"
+    on_the_second_node(in_a_container(container, **given), "uid")
 
 
 def test_pytorchjob(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +123,8 @@ def test_pytorchjob(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"NNODES": "2", "NPROC_PER_NODE": spec["nprocPerNode"], "NODE_RANK": "1"}
     for name, value in (given | {"MASTER_ADDR": "train-master-0", "MASTER_PORT": "23456"}).items():
         monkeypatch.setenv(f"PET_{name}", value)
-    tool, verb, *words = in_a_container(container, RUN_ID="first")
-    assert (tool, verb) == ("rankscope", "run")
-    arguments, plan = planned(words)
-    assert plan == RunPlan(
-        run_id="first", run_dir=Path("/shared/rankscope_runs/first"), node="1", launch="rendezvous first", alone=False
-    )  # fmt: skip
+    arguments = on_the_second_node(in_a_container(container, RUN_ID="first"), "first")
     assert (arguments.torchrun.master_addr, arguments.torchrun.nproc_per_node) == ("train-master-0", "8")
-    assert arguments.torchrun.training_script == "train.py"
 
 
 def test_trainjob(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +137,8 @@ def test_trainjob(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"NNODES": str(trainer["numNodes"]), "NPROC_PER_NODE": "auto", "NODE_RANK": "1", "MASTER_PORT": "29500"}
     for variable, value in (given | {"MASTER_ADDR": f"{name}-{pods['name']}-0-0.{name}"}).items():
         monkeypatch.setenv(f"PET_{variable}", value)
-    tool, verb, *words = in_a_container(trainer, RUN_ID="uid")
-    assert (tool, verb) == ("rankscope", "run")
-    arguments, plan = planned(words)
-    assert plan == RunPlan(
-        run_id="uid", run_dir=Path("/shared/rankscope_runs/uid"), node="1", launch="rendezvous uid", alone=False
-    )  # fmt: skip
+    arguments = on_the_second_node(in_a_container(trainer, RUN_ID="uid"), "uid")
     assert (arguments.torchrun.nnodes, arguments.torchrun.master_addr) == ("2", "train-node-0-0.train")
-    assert arguments.torchrun.training_script == "train.py"
 
 
 def test_jobset() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.node.watching import from_outside
 from rankscope.node.watching.from_outside import (
-    cpu_of_others,
+    cpu_beside_main_thread,
     main_thread_cpu,
     process_state,
     times_switched_out,
@@ -48,14 +48,14 @@ def test_a_rank_its_threads_and_what_it_has_started(tmp_path):
     assert process_state(tmp_path, 7) == "D"
     assert main_thread_cpu(tmp_path, 7) == pytest.approx(1.75)
     # 4.5 s of the rank, 2 and 0.25 of what it has started, 3.25 ready to run; without 1.75 of the main thread
-    assert cpu_of_others(tmp_path, [7])[7] == pytest.approx(8.25)
+    assert cpu_beside_main_thread(tmp_path, [7])[7] == pytest.approx(8.25)
     assert times_switched_out(tmp_path, 7) == 42
     assert waits_in_kernel(tmp_path, 7) == "do_wait"
 
 
 def test_processes_that_are_gone(tmp_path):
     assert process_state(tmp_path, 7) == ""
-    assert (main_thread_cpu(tmp_path, 7), cpu_of_others(tmp_path, [7])) == (0.0, {7: 0.0})
+    assert (main_thread_cpu(tmp_path, 7), cpu_beside_main_thread(tmp_path, [7])) == (0.0, {7: 0.0})
     assert (times_switched_out(tmp_path, 7), waits_in_kernel(tmp_path, 7)) == (0, "")
 
 

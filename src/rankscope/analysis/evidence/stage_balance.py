@@ -53,9 +53,10 @@ class _Work:
 
 def stage_balance(windows: Sequence[WindowResult]) -> StageBalance | None:
     """Return the balance of the stages, pooled over the windows that were replayed; None without stages."""
-    columns = next((found for w in windows if w.staged and len(found := _stages(w)) > 1), None)
-    known = [(w, w.replay) for w in windows if w.replay is not None and _stages(w) == columns]
-    if columns is None or not known:
+    staged = [(w, found) for w in windows if w.staged and len(found := _stages(w)) > 1]
+    columns = staged[0][1] if staged else []
+    known = [(w, w.replay) for w, found in staged if w.replay is not None and found == columns]
+    if not known:
         return None
     work = np.zeros((len(columns), 2))
     even, lowered = list[F64](), list[F64]()

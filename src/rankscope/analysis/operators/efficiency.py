@@ -12,7 +12,7 @@ import numpy as np
 from rankscope.analysis.operators.bytes import bytes_of_elementwise
 from rankscope.analysis.operators.device_peaks import Peak, peak_of
 from rankscope.analysis.operators.groups import COMPILED, MATRIX, MEMORY_BOUND, group_of, uses_tensor_cores
-from rankscope.analysis.operators.kinds import KernelKind, kernel_kinds
+from rankscope.analysis.operators.kinds import KernelKind, kernel_kinds, rate
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 from rankscope.records.rows import Efficiency, WorkGroup
@@ -24,8 +24,6 @@ MOST_RANKS = 4
 kernel."""
 SMALL_NS = 10_000
 """A kernel shorter than this (ns) cannot fill a large device, and takes about as long to launch as to run."""
-_COVERED = 0.5
-"""A rate is stated if more than this share of the kernels' time can be counted."""
 
 
 def efficiency(views: Sequence[RankView], step_ms: float | None) -> Efficiency | None:
@@ -126,9 +124,9 @@ def _mean(ranks: Sequence[_Rank], name: str) -> _Group:
 
 
 def _row(name: str, group: _Group, peak: Peak | None) -> WorkGroup:
-    ms, counted_ms, moved_ms = group.ns / 1e6, group.counted_ns / 1e6, group.moved_ns / 1e6
-    tflops = group.flop / counted_ms / 1e9 if counted_ms > _COVERED * ms else None
-    gb_s = group.bytes / moved_ms / 1e6 if moved_ms > _COVERED * ms else None
+    ms = group.ns / 1e6
+    flop_per_ns, gb_s = rate(group.flop, group.counted_ns, group.ns), rate(group.bytes, group.moved_ns, group.ns)
+    tflops = None if flop_per_ns is None else flop_per_ns / 1e3
     shares = [100 * tflops / peak.tflops if tflops else 0, 100 * gb_s / peak.gb_s if gb_s else 0] if peak else [0]
     return WorkGroup(
         name=name,

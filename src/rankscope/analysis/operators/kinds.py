@@ -11,7 +11,10 @@ from rankscope.analysis.operators.flops import flop
 from rankscope.analysis.operators.work import I64
 from rankscope.analysis.rank.view import RankView
 
-__all__ = ["KernelKind", "kernel_kinds"]
+__all__ = ["KernelKind", "kernel_kinds", "rate"]
+
+COVERED = 0.5
+"""A rate is stated if more than this share of the kernels' time can be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +72,14 @@ def kernel_kinds(view: RankView, kernels: I64, operators: I64) -> list[KernelKin
         work = flop(launcher, shapes) or convolutions.flop(launcher, shapes)
         kinds.append(KernelKind(kernel, launcher, shapes, count, time, first_of, single, work))
     return kinds
+
+
+def rate(amount: float, counted_ns: float, whole_ns: float) -> float | None:
+    """Return operations or bytes per nanosecond; None unless most of the kernels' time can be counted.
+
+    Args:
+        amount: of the kernels that can be counted.
+        counted_ns: their time.
+        whole_ns: time of all of the kernels.
+    """
+    return amount / counted_ns if counted_ns > COVERED * whole_ns else None

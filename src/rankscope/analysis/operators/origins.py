@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 
 from rankscope.analysis.operators.bytes import bytes_of_elementwise, bytes_of_product
 from rankscope.analysis.operators.groups import MEMORY_BOUND, group_of
-from rankscope.analysis.operators.kinds import KernelKind, kernel_kinds
+from rankscope.analysis.operators.kinds import KernelKind, kernel_kinds, rate
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["Origin", "origins"]
-
-_COVERED = 0.5
-"""A rate is stated if more than this share of the kernels' time can be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +70,13 @@ class _Kernels:
             by_operator[operator] += ns
         longest = max(by_operator, key=lambda operator: by_operator[operator])
         shapes = max((shapes for operator, shapes in self.ns if operator == longest), key=lambda s: self.ns[longest, s])
-        needed_ns = _COVERED * sum(by_operator.values())
+        whole_ns = sum(by_operator.values())
+        flop_per_ns = rate(self.flop, self.counted_ns, whole_ns)
         return Origin(
             operator=longest,
             shapes=shapes or None,
-            tflops=self.flop / self.counted_ns / 1e3 if self.counted_ns > needed_ns else None,
-            gb_s=self.bytes / self.moved_ns if self.moved_ns > needed_ns else None,
+            tflops=None if flop_per_ns is None else flop_per_ns / 1e3,
+            gb_s=rate(self.bytes, self.moved_ns, whole_ns),
         )
 
 

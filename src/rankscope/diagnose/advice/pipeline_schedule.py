@@ -44,7 +44,7 @@ def _by_replay(evidence: Evidence) -> list[Action]:
         return []
     balance, check = found.balance, "compute per stage within 5 %"
     move = (
-        f"Move layers from {found.name}, which computes {amount(balance.stages[balance.longest].ms)} a step, to "
+        f"Move layers from {found.name}, which computes {amount(found.own_ms)} a step, to "
         f"{found.named(balance.shortest)} ({amount(balance.stages[balance.shortest].ms)})."
     )
     less = f"Take work off {found.name}" + (f": it runs {found.more} a step." if found.more else ".")

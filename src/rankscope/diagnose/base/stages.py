@@ -33,6 +33,11 @@ class LongStage:
         return self.named(self.balance.longest)
 
     @property
+    def own_ms(self) -> float:
+        """Its work per step."""
+        return self.balance.stages[self.balance.longest].ms
+
+    @property
     def others_ms(self) -> float:
         """Median work of the other stages per step."""
         return statistics.median(s.ms for s in self._others)
@@ -83,9 +88,8 @@ def long_stage(evidence: Evidence) -> LongStage | None:
     if balance is None or not step:
         return None
     found = LongStage(balance, balance.lowered_ms, balance.error_ms)
-    own = balance.stages[balance.longest].ms
-    if not evidence.device and own > found.others_ms:
-        by_machine = _held_longer(evidence, balance) / (own - found.others_ms)
+    if not evidence.device and found.own_ms > found.others_ms:
+        by_machine = _held_longer(evidence, balance) / (found.own_ms - found.others_ms)
         kept = min(max(1.0 - by_machine, 0.0), 1.0)
         found = LongStage(balance, kept * balance.lowered_ms, kept * balance.error_ms)
         if not found.more and any(_shares_cores(evidence, found, rank) for rank in found.ranks):

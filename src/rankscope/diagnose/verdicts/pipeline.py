@@ -24,7 +24,6 @@ def uneven_stages(evidence: Evidence, actions: Sequence[Action]) -> Verdict | No
     found, step = long_stage(evidence), evidence.step_ms or 0.0
     if found is None:
         return None
-    own = found.balance.stages[found.balance.longest].ms
     two = len(found.balance.stages) == 2
     others = "the other one" if two else "the others, in the median,"
     return Verdict(
@@ -34,8 +33,8 @@ def uneven_stages(evidence: Evidence, actions: Sequence[Action]) -> Verdict | No
         confidence="medium",
         sure="the traces do not show whether its layers are the reason",
         step_ms=evidence.step_ms,
-        sentence=f"Pipeline {found.name} computes {amount(own)} a step, {others} {amount(found.others_ms)}: at "
-        f"that level each {amount(step)} step would save {with_error(found.cost_ms, found.error_ms)} "
+        sentence=f"Pipeline {found.name} computes {amount(found.own_ms)} a step, {others} {amount(found.others_ms)}: "
+        f"at that level each {amount(step)} step would save {with_error(found.cost_ms, found.error_ms)} "
         f"({share(found.cost_ms, step)}).",
         why=[*found.lines, _schedule(evidence)],
         next=[in_words(a, step) for a in actions][:MOST] or advice_of("uneven_stages"),
@@ -65,11 +64,10 @@ def _longest(evidence: Evidence) -> list[str]:
     times, balance = evidence.compute_ms, evidence.stages
     if balance is not None:
         found = LongStage(balance, balance.lowered_ms, balance.error_ms)
-        own = balance.stages[balance.longest].ms
         gain = with_error(max(found.cost_ms, 0.0), found.error_ms)
         return [
             (
-                f"{found.name.capitalize()} computes longest: {amount(own)} a step, the median of the others "
+                f"{found.name.capitalize()} computes longest: {amount(found.own_ms)} a step, the median of the others "
                 f"{amount(found.others_ms)}. At their level the step would save {gain}."
             )
         ]

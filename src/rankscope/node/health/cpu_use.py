@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from rankscope.node.health.cgroups import lines
+from rankscope.procfs import descendants, stat_fields
 
 __all__ = ["CpuUse"]
 
@@ -81,14 +82,8 @@ class CpuUse:
         for entry in self._proc.iterdir() if self._proc.is_dir() else ():
             if entry.name.isdigit() and (fields := self._fields(int(entry.name))) is not None:
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
-        queue, self._members = [self._root], set()
-        while queue:
-            pid = queue.pop()
-            self._members.add(pid)
-            queue += children.get(pid, ())
+        self._members = set(descendants(self._root, children))
 
     def _fields(self, pid: int) -> list[str] | None:
-        """Return the fields after the name, which may contain blanks and brackets: state, parent, ..."""
-        found = lines(self._proc / str(pid) / "stat")
-        fields = found[0].rpartition(")")[2].split() if found else []
+        fields = stat_fields(self._proc / str(pid))
         return fields if len(fields) > 19 else None

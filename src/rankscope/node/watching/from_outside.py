@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cpu_of_others", "main_thread_cpu", "process_state", "times_switched_out", "waits_in_kernel"]
+from rankscope.procfs import descendants, stat_fields, text_of
+
+__all__ = ["cpu_beside_main_thread", "main_thread_cpu", "process_state", "times_switched_out", "waits_in_kernel"]
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _MOST_CHARACTERS = 64
@@ -15,19 +17,19 @@ _MOST_CHARACTERS = 64
 
 def process_state(proc: Path, pid: int) -> str:
     """Return the kernel's letter for the main thread; empty if the process is gone."""
-    words = _stat(proc / str(pid) / "task" / str(pid) / "stat")
+    words = stat_fields(proc / str(pid) / "task" / str(pid))
     return words[0] if words else ""
 
 
 def main_thread_cpu(proc: Path, pid: int) -> float:
     """Return the time in which the main thread ran, or was ready to run on a busy machine, in seconds."""
     task = proc / str(pid) / "task" / str(pid)
-    return _seconds(_stat(task / "stat"), 11, 12) + _ready_s(task)
+    return _seconds(stat_fields(task), 11, 12) + _ready_s(task)
 
 
 def times_switched_out(proc: Path, pid: int) -> int:
     """Return how often the main thread was switched out because it waited."""
-    for line in _text(proc / str(pid) / "task" / str(pid) / "status").splitlines():
+    for line in text_of(proc / str(pid) / "task" / str(pid) / "status").splitlines():
         if line.startswith("voluntary_ctxt_switches:"):
             return int(line.split()[1])
     return 0
@@ -35,11 +37,11 @@ def times_switched_out(proc: Path, pid: int) -> int:
 
 def waits_in_kernel(proc: Path, pid: int) -> str:
     """Return the function of the kernel in which the main thread waits; empty if it does not, or may not be known."""
-    found = _text(proc / str(pid) / "task" / str(pid) / "wchan").strip()
+    found = text_of(proc / str(pid) / "task" / str(pid) / "wchan").strip()
     return "" if found == "0" else found[:_MOST_CHARACTERS]
 
 
-def cpu_of_others(proc: Path, pids: Iterable[int]) -> dict[int, float]:
+def cpu_beside_main_thread(proc: Path, pids: Iterable[int]) -> dict[int, float]:
     """Return the same for the other threads of each process together, and for all processes that it has started.
 
     Processes that have ended count as well, once they were waited for.
@@ -47,46 +49,24 @@ def cpu_of_others(proc: Path, pids: Iterable[int]) -> dict[int, float]:
     used: dict[int, float] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for folder in proc.glob("[0-9]*"):
-        words = _stat(folder / "stat")
+        words = stat_fields(folder)
         if len(words) > 14:
             children[int(words[1])].append(int(folder.name))
             used[int(folder.name)] = _seconds(words, 11, 12, 13, 14)
     found = {}
     for pid in pids:
-        tree = _tree(pid, children)
+        tree = descendants(pid, children)
         ready = sum(_ready_s(task) for process in tree for task in (proc / str(process) / "task").glob("[0-9]*"))
         spent = sum(used.get(process, 0.0) for process in tree)
         found[pid] = max(spent + ready - main_thread_cpu(proc, pid), 0.0)
     return found
 
 
-def _tree(pid: int, children: Mapping[int, list[int]]) -> list[int]:
-    """Return a process and all that descend from it."""
-    below, seen = [pid], {pid}
-    for process in below:
-        fresh = [child for child in children.get(process, []) if child not in seen]
-        seen.update(fresh)
-        below += fresh
-    return below
-
-
 def _ready_s(task: Path) -> float:
     """Return how long a thread was ready to run and did not run, in seconds; 0 where the kernel does not count it."""
-    words = _text(task / "schedstat").split()
+    words = text_of(task / "schedstat").split()
     return int(words[1]) / 1e9 if len(words) > 1 else 0.0
 
 
 def _seconds(words: list[str], *fields: int) -> float:
     return sum(int(words[field]) for field in fields) / _TICKS if len(words) > max(fields) else 0.0
-
-
-def _stat(path: Path) -> list[str]:
-    """Return the fields after the name, which may contain anything."""
-    return _text(path).rpartition(")")[2].split()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

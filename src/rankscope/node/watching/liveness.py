@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.node.gathering.gather import own_record
+from rankscope.procfs import stat_fields
 from rankscope.rundir.spool import Spool
 
 __all__ = ["LiveRanks"]
@@ -76,8 +77,5 @@ class LiveRanks:
 
     def _start_of(self, pid: int) -> str | None:
         """Return field 22 of proc_pid_stat(5), in ticks since boot; None for a process that is gone or a zombie."""
-        try:
-            fields = (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return None
+        fields = stat_fields(self._proc / str(pid))
         return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]

@@ -22,7 +22,7 @@ from rankscope.between.stuck import waits_for_others
 from rankscope.errors import ForeignFileError
 from rankscope.node.gathering.gather import own_record
 from rankscope.node.watching.from_outside import (
-    cpu_of_others,
+    cpu_beside_main_thread,
     main_thread_cpu,
     process_state,
     times_switched_out,
@@ -269,7 +269,7 @@ class StandstillWatch:
 
     def _states(self) -> dict[int, RankState]:
         now, found = self._clock(), {}
-        others = cpu_of_others(self._proc, [rank.process.pid for rank in self._ranks.values()])
+        others = cpu_beside_main_thread(self._proc, [rank.process.pid for rank in self._ranks.values()])
         for number, rank in self._ranks.items():
             pid = rank.process.pid
             found[number] = RankState(
