@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rankscope.analysis.evidence.contention import contention
-from rankscope.analysis.evidence.pageable import pageable_ms
-from rankscope.analysis.evidence.work_gains import work_gains
+from rankscope.analysis.gains.pageable import pageable_ms
+from rankscope.analysis.gains.work_gains import work_gains
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import ALONE, WindowResult, analyse_window
 from rankscope.trace.kineto.build import read_trace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.analysis.evidence.computed_again import again, again_ms
+from rankscope.analysis.gains.computed_again import again, again_ms
 from rankscope.analysis.operators.work import operator_of_kernels
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.trace.kineto.build import read_trace

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.diagnose.advice.base import in_words
 from rankscope.diagnose.advice.table import OURS, advise
+from rankscope.diagnose.base.advice import in_words
 from rankscope.diagnose.rules.table import open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.records.evidence import Contention, Evidence, RankCpu, SpareCpus

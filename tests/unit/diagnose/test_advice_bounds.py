@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.diagnose.advice.fused_optimizer import ADVICE
+from rankscope.diagnose.advice.kernels.fused_optimizer import ADVICE
 from rankscope.diagnose.rules.table import open_case
 from rankscope.records.evidence import Evidence
 from rankscope.records.rows import Efficiency, WorkGroup

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope import device_links as links
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import RankSummary
-from rankscope.report.common import link_bandwidth as links
 from rankscope.report.common import wording as words
 from rankscope.report.sections.ranks import groups as calls
 

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.anomalies import find_anomalies
-from rankscope.analysis.evidence.computed_again import again_ms
 from rankscope.analysis.evidence.micro_batches import micro_batches
-from rankscope.analysis.evidence.pageable import pageable_ms
 from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.evidence.program import (
     OPTIMIZER_STEP,
@@ -26,7 +24,9 @@ from rankscope.analysis.evidence.repeats import repeated_reductions
 from rankscope.analysis.evidence.spare_cpus import spare_cpus
 from rankscope.analysis.evidence.stage_balance import stage_balance
 from rankscope.analysis.evidence.suspects import find_suspects
-from rankscope.analysis.evidence.work_gains import mean_gain_ms, work_gains
+from rankscope.analysis.gains.computed_again import again_ms
+from rankscope.analysis.gains.pageable import pageable_ms
+from rankscope.analysis.gains.work_gains import mean_gain_ms, work_gains
 from rankscope.analysis.operators.suspects import name_what_they_do
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work

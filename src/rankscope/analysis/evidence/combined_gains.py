@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.pageable import without_pageable
-from rankscope.analysis.evidence.work_gains import mean_gain_ms, priced, without_group
+from rankscope.analysis.gains.pageable import without_pageable
+from rankscope.analysis.gains.work_gains import mean_gain_ms, priced, without_group
 from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, PLAIN, SHARDING
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult

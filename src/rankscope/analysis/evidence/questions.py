@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.combined_gains import level
-from rankscope.analysis.evidence.work_gains import less_device_work, operator_shares
+from rankscope.analysis.gains.work_gains import less_device_work, operator_shares
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult
 

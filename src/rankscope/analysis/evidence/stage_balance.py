@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.computed_again import NODE
+from rankscope.analysis.gains.computed_again import NODE
 from rankscope.analysis.operators.compare import operator_excess
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView, name_mask

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from rankscope.causes.wording import cause_record
-from rankscope.diagnose.advice.base import Advice
 from rankscope.diagnose.advice.input_for_all import LOADER
+from rankscope.diagnose.base.advice import Advice
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for
 from rankscope.diagnose.base.late_sets import late_set

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes import h2d_copy
-from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.advice import Advice, at_most
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 

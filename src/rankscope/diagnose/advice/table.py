@@ -1,26 +1,20 @@
-"""All advice. To add a piece: a file beside the others, and a line here."""
+"""All advice. To add a piece: a file in one of these folders, and a line here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.diagnose.advice import (
+from rankscope.diagnose.advice import input_for_all, late_rank, memory, pinned_memory, record_more
+from rankscope.diagnose.advice.calls import hide_transfers, pipeline_schedule, reduce_once
+from rankscope.diagnose.advice.kernels import (
     busy_operator,
     compile_program,
     fused_optimizer,
-    hide_transfers,
-    input_for_all,
     larger_batch,
-    late_rank,
-    memory,
     near_the_peak,
-    pinned_memory,
-    pipeline_schedule,
-    record_more,
-    reduce_once,
     tensor_cores,
 )
-from rankscope.diagnose.advice.base import Advice
+from rankscope.diagnose.base.advice import Advice
 from rankscope.diagnose.base.contention import by_others, is_contended
 from rankscope.diagnose.base.decision import slowed_by_others
 from rankscope.diagnose.base.rule import Case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
+from rankscope.diagnose.base.advice import MOST, NOTHING, in_words
 from rankscope.diagnose.verdicts.ended_early import ended_early
 from rankscope.diagnose.verdicts.limit import own_step, what_limits
 from rankscope.listing import some_ranks

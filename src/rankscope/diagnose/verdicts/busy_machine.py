@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.diagnose.advice.base import MOST, in_words
+from rankscope.diagnose.base.advice import MOST, in_words
 from rankscope.diagnose.rules.machine.contended import contended_verdict
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.causes.wording import amount, share, with_error
-from rankscope.diagnose.advice.base import MOST, NOTHING, in_words
+from rankscope.diagnose.base.advice import MOST, NOTHING, in_words
 from rankscope.diagnose.base.late_sets import LateSet, shared_place
 from rankscope.diagnose.rules.table import advice_of
 from rankscope.diagnose.verdicts.limit import by_replay, own_step, what_limits

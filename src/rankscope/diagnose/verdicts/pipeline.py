@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.causes.wording import amount, share, with_error
-from rankscope.diagnose.advice.base import MOST, in_words
+from rankscope.diagnose.base.advice import MOST, in_words
 from rankscope.diagnose.base.schedule import idle_share
 from rankscope.diagnose.base.stages import LongStage, long_stage
 from rankscope.diagnose.rules.table import advice_of

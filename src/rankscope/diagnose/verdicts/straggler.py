@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import amount, cause_record, hours, parts, sentence_of, share, with_error
-from rankscope.diagnose.advice.base import in_words
+from rankscope.diagnose.base.advice import in_words
 from rankscope.diagnose.base.facts import advice_for, facts_of
 from rankscope.diagnose.base.late_sets import LateSet, late_set
 from rankscope.diagnose.base.reasons import reasons

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankscope.device_links import UNKNOWN, link_between
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import GroupRow, ModuleRow
 from rankscope.report.common import summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
-from rankscope.report.common.link_bandwidth import UNKNOWN, link_between
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables, tables
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.advice.base import Advice
+from rankscope.diagnose.base.advice import Advice
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount
-from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.advice import Advice, at_most
 from rankscope.diagnose.base.rule import Case
 from rankscope.diagnose.base.schedule import ENOUGH, even_gain_ms, more_gain_ms
 from rankscope.diagnose.base.stages import long_stage

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.work_gains import MOST_RANKS, less_device_work, mean_gain_ms, placed_kernels
+from rankscope.analysis.gains.work_gains import MOST_RANKS, less_device_work, mean_gain_ms, placed_kernels
 from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.analysis.windows.analyse import WindowResult
 

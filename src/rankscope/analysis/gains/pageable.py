@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.evidence.work_gains import MOST_RANKS, mean_gain_ms
+from rankscope.analysis.gains.work_gains import MOST_RANKS, mean_gain_ms
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.trace.names import Kind

@@ -3,7 +3,7 @@ once."""
 
 from __future__ import annotations
 
-from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.advice import Advice, at_most
 from rankscope.diagnose.base.memory import fullest, size
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.advice.base import Advice, at_most
+from rankscope.diagnose.base.advice import Advice, at_most
 from rankscope.diagnose.base.memory import free_at_peak
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.report import Action

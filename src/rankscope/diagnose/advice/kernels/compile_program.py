@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.advice.base import LEAST, Advice, at_most, device_gain
+from rankscope.diagnose.base.advice import LEAST, Advice, at_most, device_gain
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action

@@ -1,0 +1,1 @@
+"""What a step would gain, by replay, if some of its work took less time."""

@@ -1,0 +1,1 @@
+"""Recommended actions on communication, and on how the model is divided among ranks."""

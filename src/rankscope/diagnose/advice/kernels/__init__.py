@@ -1,0 +1,1 @@
+"""Recommended actions on what the devices run."""
