@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rankscope.between.stuck import why_stuck
 from rankscope.between.stuck_files import read_answers
 from rankscope.rundir.layout import RunDir
 from support.launching import LIMIT_S, RANKSCOPE, flags_of
@@ -29,9 +30,10 @@ EXPECTED = {
 """What is found, and words of the sentence. Rank 1 is to blame in all of them."""
 
 
-def _stepped(nodes) -> bool:
-    """Whether ranks were asked that have made steps; while NCCL connects ten of them, they may be asked before."""
-    return any(state.steps for node in nodes for state in node.ranks)
+def _stands_still(nodes) -> bool:
+    """Whether ranks were asked that make no more steps; while NCCL connects ten of them, they may be asked before."""
+    verdict = why_stuck(nodes)
+    return verdict is not None and verdict.stepped and verdict.kind != "long"
 
 
 def test_the_rank_that_causes_a_standstill_is_named(start, finish, tmp_path):
@@ -44,7 +46,7 @@ def test_the_rank_that_causes_a_standstill_is_named(start, finish, tmp_path):
     told, wrong, deadline = {}, [], time.monotonic() + LIMIT_S / 4
     for fault, running in jobs.items():
         run = RunDir(tmp_path / fault)
-        while not _stepped(found := read_answers(run)) and running.poll() is None and time.monotonic() < deadline:
+        while not _stands_still(found := read_answers(run)) and running.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         why = subprocess.run(
             [sys.executable, "-m", "rankscope", "why-stuck", run.path], capture_output=True, text=True, timeout=LIMIT_S
