@@ -1,11 +1,17 @@
-"""Processes as procfs shows them (proc_pid_stat(5))."""
+"""Processes as procfs shows them (proc_pid_stat(5)). Ranks import this as well, so it imports nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-__all__ = ["descendants", "stat_fields", "text_of"]
+__all__ = ["BEGUN", "PARENT", "STATE", "SYSTEM", "USER", "descendants", "read_stat", "running_since", "stat_fields",
+           "text_of"]  # fmt: skip
+
+STATE, PARENT, USER, SYSTEM, BEGUN = 0, 1, 11, 12, 19
+"""Places in what :func:`read_stat` returns. Times are clock ticks; ``BEGUN`` counts from the start of the system."""
 
 
 def text_of(path: Path) -> str:
@@ -16,13 +22,30 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def stat_fields(folder: Path) -> list[str]:
+def read_stat(folder: Path) -> list[str]:
     """Return the fields of a process or thread after its name, which may contain anything: state, parent, ...
 
     Args:
-        folder: ``/proc/PID`` or ``/proc/PID/task/TID``. If it is gone, there are no fields.
+        folder: ``/proc/PID`` or ``/proc/PID/task/TID``.
+
+    Raises:
+        OSError: it is gone, or this system has no procfs.
     """
-    return text_of(folder / "stat").rpartition(")")[2].split()
+    return (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+
+
+def stat_fields(folder: Path) -> list[str]:
+    """Return what :func:`read_stat` does, and no fields if the process is gone."""
+    try:
+        return read_stat(folder)
+    except OSError:
+        return []
+
+
+def running_since(folder: Path) -> str | None:
+    """Return when a process began, which with its id identifies it; None if it is gone or a zombie."""
+    fields = stat_fields(folder)
+    return None if len(fields) <= BEGUN or fields[STATE] in "ZX" else fields[BEGUN]
 
 
 def descendants(pid: int, children: Mapping[int, Sequence[int]]) -> list[int]:

@@ -164,9 +164,11 @@ def launcher_process(identity: Identity, proc: Path | None = None) -> str:
     """
     from pathlib import Path
 
+    from rankscope.procfs import BEGUN, read_stat
+
     proc = proc or Path("/proc")
     pid, _ = _way_up(identity, proc)
-    begun = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    begun = read_stat(proc / str(pid))[BEGUN]
     boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
     return f"process {pid} begun {begun} boot {boot}"
 
@@ -184,6 +186,8 @@ def started_process(identity: Identity, proc: Path | None = None) -> int:
 
 def _way_up(identity: Identity, proc: Path) -> tuple[int, int]:
     """Return the ids of the nearest ancestor with another identity, and of its child on the way to this process."""
+    from rankscope.procfs import PARENT, read_stat
+
     pid, below = os.getppid(), os.getpid()
     while pid > 1:
         try:
@@ -194,5 +198,5 @@ def _way_up(identity: Identity, proc: Path) -> tuple[int, int]:
         if identity_key(identity_from({name: value for name, _, value in pairs})) != identity_key(identity):
             break
         below = pid
-        pid = int((proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        pid = int(read_stat(proc / str(pid))[PARENT])
     return pid, below

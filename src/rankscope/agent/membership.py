@@ -22,6 +22,7 @@ import torch.distributed as dist
 from rankscope.agent.process.exec_again import survive_exec
 from rankscope.agent.process.guard import keep_message
 from rankscope.agent.process.record import process_record
+from rankscope.procfs import running_since
 from rankscope.rank_identity import Identity, identity_from, started_process
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import AgentSpec
@@ -140,7 +141,7 @@ class Membership:
             else:
                 with os.fdopen(handle, "w") as stream, contextlib.suppress(OSError):
                     pid = self._owner_pid(process.pid)
-                    stream.write(f"{pid} {_begun(pid)}")
+                    stream.write(f"{pid} {running_since(Path('/proc', str(pid)))}")
             self.is_first_of_node = self._elected(process)
         return True
 
@@ -238,16 +239,7 @@ def _is_running(owner: Path) -> bool:
         pid, begun = owner.read_text(encoding="ascii").split()
     except (OSError, ValueError):
         return True
-    return _begun(int(pid)) == begun
-
-
-def _begun(pid: int) -> str:
-    """Return the start time of a process, field 22 of proc_pid_stat(5); "gone" if it does not exist or is a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return "gone"
-    return "gone" if fields[0] in "ZX" else fields[19]
+    return running_since(Path("/proc", str(int(pid)))) == begun
 
 
 @contextlib.contextmanager

@@ -49,13 +49,22 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
         try:
             ray.init(**where, log_to_driver=False, configure_logging=False)
         except Exception as error:  # Ray raises Exception itself when its processes do not start in time
-            raise ConfigError(f"--engine ray: no Ray can be reached or started ({error}); check --address") from error
+            raise ConfigError(f"--engine ray: {_not_there(address)} ({error})") from error
     try:
         with _Tasks(ray, workers) as tasks:
             yield tasks
     finally:
         if starts:
             ray.shutdown()
+
+
+def _not_there(address: str) -> str:
+    if address:
+        return f"there is no cluster of Ray at {address}; `ray status` shows where one is"
+    return (
+        "Ray did not start here, for which it gives its own processes 30 s; on a busy machine `ray start --head` "
+        "first and then use --address auto, or leave --engine out"
+    )
 
 
 ENGINE = Engine(name="ray", about="a cluster of Ray: --address auto, or one of this machine", open=_open)

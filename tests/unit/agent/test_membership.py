@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
-from rankscope.agent import membership
 from rankscope.agent.bootstrap import is_rank
 from rankscope.agent.membership import Membership
 from rankscope.agent.process import guard
 from rankscope.agent.process.guard import kept_messages
 from rankscope.config import ToolConfig, to_agent_spec
+from rankscope.procfs import running_since
 from rankscope.rundir.spool import ENV_IDENTITY, ENV_SPEC, Spool
 
 
@@ -106,8 +107,9 @@ def test_lone_jobs_at_the_same_time_are_told(member):
     ],
 )
 def test_attempts_are_distinguished_without_a_restart_count(member, tmp_path, monkeypatch, alive, attempts):
+    begun = running_since(Path("/proc/self"))
     for rank, running in alive.items():
-        (tmp_path / f"owner_0_{rank}").write_text(f"{os.getpid()} {membership._begun(os.getpid()) if running else 1}")
+        (tmp_path / f"owner_0_{rank}").write_text(f"{os.getpid()} {begun if running else 1}")
     found = []
     for rank in range(3):
         one = member({"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0"}, certain=True)

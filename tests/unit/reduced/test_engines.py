@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from shutil import which
@@ -24,6 +25,7 @@ from rankscope.errors import ConfigError
 from rankscope.reduced.reduce import reduce_share, reduce_shares, shares_of
 from rankscope.report.formats import json as contract
 from rankscope.trace.files.load import load_traces
+from support.ray_cluster import ray_cluster
 from support.slurm import slurm
 
 TRACES = Path(__file__).parents[2] / "data" / "traces" / "ddp_slow_gpu"
@@ -96,22 +98,23 @@ def test_mpi(expected: dict[str, bytes], tmp_path: Path) -> None:
     assert objects_in(output) == expected
 
 
-def _must_have_worked(done: subprocess.CompletedProcess[str]) -> None:
-    """Ray gives its own processes 30 s to start, which they miss on a busy machine."""
-    if "no Ray can be reached or started" in done.stderr and "timed out during startup" in done.stderr:
-        pytest.skip(f"Ray does not start here: {done.stderr[-300:]}")
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def ray() -> Iterator[tuple[list[str], dict[str, str]]]:
+    """The words that name the one cluster of this module, and the environment in which they do."""
+    with ray_cluster() as cluster:
+        if isinstance(cluster, str):
+            pytest.skip(cluster)
+        address, environment = cluster
+        yield ["--engine", "ray", "--address", address, "--workers", "2"], environment
 
 
 @pytest.mark.data
 @pytest.mark.long
-def test_ray(expected: dict[str, bytes], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
+def test_ray(ray: tuple[list[str], dict[str, str]], expected: dict[str, bytes], tmp_path: Path) -> None:
     output = tmp_path / "ray"
     command = [sys.executable, "-m", "rankscope", "reduce", str(TRACES), "--output", str(output), "--objects", "2"]
-    words = ["--engine", "ray", "--workers", "2"]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300)
-    _must_have_worked(done)
+    done = subprocess.run([*command, *ray[0]], env=ray[1], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
     assert objects_in(output) == expected
 
 
@@ -164,19 +167,23 @@ def test_a_report_is_the_same_whoever_reads(engine: Executor) -> None:
 
 @pytest.mark.data
 @pytest.mark.long
-@pytest.mark.parametrize(("engine", "package"), [("dask", "distributed"), ("ray", "ray"), ("mpi", "mpi4py")])
-def test_analyze_by_an_engine(engine: str, package: str, tmp_path: Path) -> None:
-    pytest.importorskip(package)
-    before = _mpiexec() if engine == "mpi" else [sys.executable]
+@pytest.mark.parametrize("engine", ["dask", "ray", "mpi"])
+def test_analyze_by_an_engine(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    before, words, environment = [sys.executable], ["--engine", engine], dict(os.environ)
+    if engine == "mpi":
+        before = _mpiexec()
+    elif engine == "ray":
+        words, environment = request.getfixturevalue("ray")
+    else:
+        pytest.importorskip("distributed")
+        words += ["--workers", "2"]
     reports = []
-    for name, words, more in (
-        ("here", [sys.executable], ["--workers", "1"]),
-        (engine, before, ["--engine", engine, *([] if engine == "mpi" else ["--workers", "2"])]),
-    ):
+    for name, starts, more in (("here", [sys.executable], ["--workers", "1"]), (engine, before, words)):
         output = tmp_path / name
-        command = [*words, "-m", "rankscope", "analyze", str(TRACES), "--output", str(output), *more]
-        done = subprocess.run([*command, "--cache", str(output)], capture_output=True, text=True, timeout=300)
-        _must_have_worked(done)
+        command = [*starts, "-m", "rankscope", "analyze", str(TRACES), "--output", str(output), *more]
+        whole = [*command, "--cache", str(output)]
+        done = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
         reports.append((output / "report.json").read_bytes())
     assert reports[0] == reports[1]
 

@@ -30,6 +30,8 @@ from rankscope.trace.files.naming import naming_schemes, parse_name, rank_of_nam
         ("_hist1_rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
         ("worker0_step_12.1694128201550.pt.trace.json", 0),
         ("trace_8_rank_1.json", 1),
+        ("train-worker-3_77.1694128201550.pt.trace.json", None),  # a pod of Kubernetes, whose ranks it does not state
+        ("train-worker-3/rank_9.json", 9),
         ("Rank3.json", 3),
         ("frank3.json", None),
         ("host-b_4242.1700000000000000003.pt.trace.json", None),
@@ -74,6 +76,9 @@ def decided(
         (["profile_0.json", "profile_2.json", "profile_1.json"], [0, 2, 1]),
         (["fit-training_step_0.pt.trace.json", "fit-training_step_1.pt.trace.json"], [0, 1]),
         (["0/trace.json", "1/trace.json"], [0, 1]),
+        # pods of a PyTorchJob; of other operators none is a master
+        (["train-worker-1_88.17.pt.trace.json", "train-master-0_90.17.pt.trace.json"], [2, 0]),
+        (["train-worker-1_88.17.pt.trace.json", "train-worker-0_90.17.pt.trace.json"], [1, 0]),
         (["trace_42_0.json", "trace_42_1.json"], [0, 1]),
         (["host_41377.0.json", "host_41233.1.json"], [0, 1]),  # the process id counts nothing
         (["r0-2026-09-14-08-30.pt.trace.json", "r1-2026-09-14-08-31.pt.trace.json"], [0, 1]),
@@ -93,6 +98,8 @@ def test_names_that_tell_ranks_together(names: list[str], ranks: list[int]) -> N
         (["dp0_pp0.json", "dp0_pp1.json", "dp1_pp0.json", "dp1_pp1.json"], None, "not in which order"),
         (["tp0_dp0.json", "tp1_dp0.json", "tp0_dp1.json"], None, "leave gaps"),
         (["local_rank0.json", "local_rank1.json"], 8, "no rank of the job"),
+        (["a-master-0_1.json", "a-worker-0_1.json", "a-worker-0_2.json"], None, "several ranks"),
+        (["a-worker-1_1.json", "a-worker-2_1.json"], None, ""),  # from 1: one is missing, or the operator counts so
         # 3 of 8 ranks, of whichever replica
         (["tp0.json", "tp1.json", "tp2.json"], 8, "do not tell"),
         (["stage0_dp1.json", "stage1_dp1.json"], None, "a smaller dp are missing"),

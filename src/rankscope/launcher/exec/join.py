@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rankscope.errors import RankscopeError, RunDirError
+from rankscope.procfs import BEGUN, read_stat
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.running.node_task import Begun
 from rankscope.rundir.files import replace_text
@@ -87,8 +88,7 @@ def join(spool: Spool, start: Callable[[], None]) -> bool:
 
 def sign_in(spool: Spool, pid: int) -> None:
     """Register a process with the helper, which waits for its end."""
-    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    replace_text(spool.joined(pid), stat.rpartition(")")[2].split()[19])
+    replace_text(spool.joined(pid), read_stat(Path(f"/proc/{pid}"))[BEGUN])
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from rankscope.node.health.cgroups import lines
-from rankscope.procfs import descendants, stat_fields
+from rankscope.procfs import BEGUN, PARENT, SYSTEM, USER, descendants, stat_fields
 
 __all__ = ["CpuUse"]
 
@@ -66,7 +66,7 @@ class CpuUse:
         for pid in self._members:
             fields = self._fields(pid)
             if fields is not None:
-                used = (int(fields[11]) + int(fields[12])) * self._tick_ms
+                used = (int(fields[USER]) + int(fields[SYSTEM])) * self._tick_ms
                 if pid not in self._seen:
                     self._uncounted[pid] = used if self._began(fields) < self._read_at else 0.0
                 self._seen[pid] = used - self._uncounted[pid]
@@ -75,15 +75,15 @@ class CpuUse:
 
     def _began(self, fields: list[str]) -> float:
         """Return when a process began, in seconds since the host was started."""
-        return int(fields[19]) * self._tick_ms / 1000.0
+        return int(fields[BEGUN]) * self._tick_ms / 1000.0
 
     def _scan(self) -> None:
         children: dict[int, list[int]] = {}
         for entry in self._proc.iterdir() if self._proc.is_dir() else ():
             if entry.name.isdigit() and (fields := self._fields(int(entry.name))) is not None:
-                children.setdefault(int(fields[1]), []).append(int(entry.name))
+                children.setdefault(int(fields[PARENT]), []).append(int(entry.name))
         self._members = set(descendants(self._root, children))
 
     def _fields(self, pid: int) -> list[str] | None:
         fields = stat_fields(self._proc / str(pid))
-        return fields if len(fields) > 19 else None
+        return fields if len(fields) > BEGUN else None

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from rankscope.procfs import descendants, stat_fields, text_of
+from rankscope.procfs import PARENT, STATE, SYSTEM, USER, descendants, stat_fields, text_of
 
 __all__ = ["cpu_beside_main_thread", "main_thread_cpu", "process_state", "times_switched_out", "waits_in_kernel"]
 
@@ -18,13 +18,13 @@ _MOST_CHARACTERS = 64
 def process_state(proc: Path, pid: int) -> str:
     """Return the kernel's letter for the main thread; empty if the process is gone."""
     words = stat_fields(proc / str(pid) / "task" / str(pid))
-    return words[0] if words else ""
+    return words[STATE] if words else ""
 
 
 def main_thread_cpu(proc: Path, pid: int) -> float:
     """Return the time in which the main thread ran, or was ready to run on a busy machine, in seconds."""
     task = proc / str(pid) / "task" / str(pid)
-    return _seconds(stat_fields(task), 11, 12) + _ready_s(task)
+    return _seconds(stat_fields(task), USER, SYSTEM) + _ready_s(task)
 
 
 def times_switched_out(proc: Path, pid: int) -> int:
@@ -51,7 +51,7 @@ def cpu_beside_main_thread(proc: Path, pids: Iterable[int]) -> dict[int, float]:
     for folder in proc.glob("[0-9]*"):
         words = stat_fields(folder)
         if len(words) > 14:
-            children[int(words[1])].append(int(folder.name))
+            children[int(words[PARENT])].append(int(folder.name))
             used[int(folder.name)] = _seconds(words, 11, 12, 13, 14)
     found = {}
     for pid in pids:

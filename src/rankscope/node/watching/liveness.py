@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.node.gathering.gather import own_record
-from rankscope.procfs import stat_fields
+from rankscope.procfs import running_since
 from rankscope.rundir.spool import Spool
 
 __all__ = ["LiveRanks"]
@@ -65,7 +65,7 @@ class LiveRanks:
             self._seen[path] = changed
             process = own_record(path)
             if process is not None and process.host == socket.gethostname() and process.pid not in self._begun:
-                self._begun[process.pid] = self._start_of(process.pid)
+                self._begun[process.pid] = running_since(self._proc / str(process.pid))
 
     def alive(self) -> bool:
         """Return whether a rank runs, or may still start."""
@@ -73,9 +73,6 @@ class LiveRanks:
             if self._wait_until is None:
                 self._wait_until = self._clock() + _BEGINS_WITHIN_S
             return self._clock() < self._wait_until
-        return any(begun is not None and self._start_of(pid) == begun for pid, begun in self._begun.items())
-
-    def _start_of(self, pid: int) -> str | None:
-        """Return field 22 of proc_pid_stat(5), in ticks since boot; None for a process that is gone or a zombie."""
-        fields = stat_fields(self._proc / str(pid))
-        return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+        return any(
+            begun is not None and running_since(self._proc / str(pid)) == begun for pid, begun in self._begun.items()
+        )

@@ -19,7 +19,7 @@ from rankscope.trace.files.windows import overlapping
 __all__ = ["copies", "other_jobs"]
 
 Read = tuple[Candidate, RankTrace]
-_PLACE_WORDS = {"rank", "local", "node", "count"}
+_PLACE_WORDS = {"rank", "local", "node", "count", "master", "pod"}
 
 
 def copies(read: Sequence[Read]) -> dict[int, int]:

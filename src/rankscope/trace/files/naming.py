@@ -24,6 +24,8 @@ __all__ = ["RANK_WORDS", "Naming", "Scheme", "naming_schemes", "parse_name", "ra
 _MESH = ("dp_replicate", "dp_shard", "fsdp", "pcp", "dcp", "etp", "edp", "ep", "pp", "dp", "cp", "sp", "mp", "tp")
 _FASTEST = "tp"
 _WORDS: tuple[tuple[str, str], ...] = (
+    ("master", r"(?<=-)master"),
+    ("pod", r"(?<=-)worker"),
     ("local", r"local[_-]?rank|lrank|local|gpu|cuda|device|npu"),
     ("node", r"(?:node|group)[_-]?rank|node|host|machine"),
     *((dim, rf"{dim.replace('_', '[_-]?')}(?:[_-]?rank)?" + "|stage" * (dim == "pp")) for dim in _MESH),
@@ -79,7 +81,7 @@ def rank_of_name(name: str) -> int | None:
     """Return the rank in a name (``rank_3``, ``rank[3]``, ``worker0_step_12``, ``rank3/trace``).
 
     The file's own name takes precedence over its folders'. None if there is none, several, or a rank within a node or
-    mesh.
+    mesh. The worker of ``job-worker-3`` is a pod, whose ranks its number does not state.
     """
     *folders, own = name.split("/")
     for part in (own, *reversed(folders)):
@@ -121,7 +123,7 @@ def naming_schemes(
     places = _Places(names, windows, world, groups)
     found: list[Scheme] = []
     doubt: str | None = None
-    for reading in (_node_and_local, _mesh, _counted):
+    for reading in (_node_and_local, _mesh, _pods, _counted):
         scheme = reading(places)
         if isinstance(scheme, Scheme):
             found.append(scheme)
@@ -227,10 +229,21 @@ def _ravel(columns: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(ranks)
 
 
+def _pods(places: _Places) -> Scheme | str | None:
+    """Interpret pods of Kubeflow's PyTorchJob of one rank each: JOB-master-0 is rank 0, JOB-worker-N is rank N + 1."""
+    pods = [0 if n.words.get("master") == 0 else n.words.get("pod") for n in places.names]
+    if None in pods or not any("master" in n.words for n in places.names):
+        return None
+    ranks = [p + ("pod" in n.words) for n, p in zip(places.names, pods, strict=True) if p is not None]
+    if places.distinct(ranks) and places.fits(ranks):
+        return Scheme("pod in the name, the master of a PyTorchJob being rank 0, and worker N rank N + 1", ranks)
+    return "the name says a pod, which has several ranks"
+
+
 def _counted(places: _Places) -> Scheme | str | None:
     """Interpret a number that counts the files of each window from 0 without a gap."""
     readings: dict[tuple[int, ...], str] = {}
-    counted = places.column("count")
+    counted = places.column("count") or places.column("pod")
     if counted is not None and places.gapless(counted) and places.fits(counted):
         readings[tuple(counted)] = "r"
     alike = {tuple(letters for letters, _ in n.counts) for n in places.names}
