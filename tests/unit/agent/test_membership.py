@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.agent import membership
 from rankscope.agent.bootstrap import is_rank
 from rankscope.agent.membership import Membership
 from rankscope.agent.process import guard
