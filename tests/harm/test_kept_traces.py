@@ -72,7 +72,7 @@ def test_traces_of_the_late_rank_and_of_two_others_are_kept_whole(nodes, texts):
     (window,) = head.manifest.windows
     assert [(r.rank, r.columns is None) for r in window.records] == [(r, r in KEPT) for r in range(RANKS)]
     (said,) = (note for note in head.manifest.notes if "gather.keep" in note)
-    assert "kept of rank 0, 4, 5 (at fault: rank 5; " in said
+    assert "kept of ranks 0, 4, 5 (at fault: rank 5; " in said
     assert not [node for node in nodes if node.spool.path.exists()]
     assert verify(head.run.path).wrong == []
 

@@ -9,7 +9,7 @@ from rankscope.between.judge import judge_logs
 from rankscope.between.step_logs import MAX_STEPS, StepTimes, last_attempt, read_step_log
 from rankscope.causes.wording import amount
 from rankscope.errors import ForeignFileError
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport, Verdict
 from rankscope.records.running.between import BetweenVerdict, SlowPattern
 from rankscope.statistics.thresholds import MATTERS
@@ -96,16 +96,14 @@ def _name(verdict: Verdict, between: BetweenVerdict, worst: SlowPattern) -> None
 
 def _next(worst: SlowPattern) -> str:
     """Return the first next step."""
-    ranks = some_ranks(worst.ranks)
+    ranks, do = named_ranks(worst.ranks), "does" if len(worst.ranks) == 1 else "do"
     if worst.place == "input":
-        return (
-            f"Look at what the data loader of rank {ranks} does in these steps: storage, decoding, number of workers."
-        )
+        return f"Look at what the data loader of {ranks} does in these steps: storage, decoding, number of workers."
     if worst.place == "gc":
         return "Call gc.freeze() after the setup and gc.collect() every so many steps on all ranks at once."
     if worst.kind in ("every", "turns"):
-        return f"Look for what rank {ranks} does every {worst.period} steps: logging, saving, a metric, a callback."
-    return f"Record a window in such steps (rankscope capture RUN), which shows what rank {ranks} does in them."
+        return f"Look for what {ranks} {do} every {worst.period} steps: logging, saving, a metric, a callback."
+    return f"Record a window in such steps (rankscope capture RUN), which shows what {ranks} {do} in them."
 
 
 def _side_by_side(
@@ -115,9 +113,9 @@ def _side_by_side(
     if verdict.kind == "straggler" and named:
         common = set(verdict.ranks) & set(between.ranks)
         if common:
-            return f"The log of all steps agrees on rank {some_ranks(sorted(common))}: {named[0].sentence}"
+            return f"The log of all steps agrees on {named_ranks(common)}: {named[0].sentence}"
         return (
-            f"The witnesses disagree: the window names rank {some_ranks(verdict.ranks)}, and of the steps between the "
+            f"The witnesses disagree: the window names {named_ranks(verdict.ranks)}, and of the steps between the "
             f"windows the log says: {named[0].sentence}"
         )
     if verdict.kind == "straggler":

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rankscope.causes.wording import amount
 from rankscope.errors import ForeignFileError
 from rankscope.limits import MAX_NODES
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.running.live import NodeLive, RankLive
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
@@ -61,7 +61,7 @@ def in_a_line(nodes: Sequence[NodeLive], width: int = 0) -> str:
     news = next((node.news for node in nodes if node.news), "")
     named = sorted({rank for node in nodes for rank in node.named})
     if named and width:
-        parts.append(f"rank {some_ranks(named, 3)} late")
+        parts.append(f"{named_ranks(named, 3)} late")
     elif news and not width:
         parts.append(news)
     waits = max(timed, key=lambda rank: rank.input_pct)

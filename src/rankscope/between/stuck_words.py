@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.running.hang import Call, RankState
 
 __all__ = ["call_in_words", "doing", "message_in_words", "named", "places", "sent", "works", "works_elsewhere"]
@@ -52,7 +52,7 @@ _LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python", "/
 
 def named(ranks: Sequence[int]) -> str:
     """Return ``Rank 1`` or ``Ranks 1, 2``."""
-    return f"Rank{'s' if len(ranks) != 1 else ''} {some_ranks(sorted(ranks))}"
+    return named_ranks(ranks).capitalize()
 
 
 def call_in_words(call: Call, group: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.causes.wording import amount
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.running.between import OCCASIONS, BetweenVerdict, SlowPattern
 
 __all__ = ["conclude", "describe", "slower_for_a_while"]
@@ -23,14 +23,14 @@ def describe(pattern: SlowPattern, step_ms: float) -> str:
     share = f"{100 * pattern.cost_ms / step_ms:.1f} %" if step_ms else "unknown"
     cost = f"{amount(pattern.cost_ms)} a step on average ({share})"
     many = len(pattern.ranks) > 1
-    who = f"Rank{'s' if many else ''} {some_ranks(pattern.ranks)}" if pattern.ranks else "All ranks alike"
+    who = named_ranks(pattern.ranks).capitalize() if pattern.ranks else "All ranks alike"
     late = f"{amount(pattern.size_ms)} late"
     where = ", ".join(filter(None, (PLACES.get(pattern.place, ""), "busy on the CPU" if pattern.cpu else "")))
     where = f", {where}" if where else ""
     number = _ordinal(pattern.period or 0)
     if pattern.kind in OCCASIONS:
         what = "a checkpoint" if pattern.kind == "checkpoint" else "an evaluation"
-        by = f" of rank {some_ranks(pattern.ranks)}" if pattern.ranks else ""
+        by = f" of {named_ranks(pattern.ranks)}" if pattern.ranks else ""
         when = f"every {number} step" if pattern.period else f"{pattern.seen} time{'s' if pattern.seen > 1 else ''}"
         return f"{what.capitalize()}{by}, {when}, takes {amount(pattern.size_ms)}: {cost}."
     if pattern.kind == "stall":
@@ -61,7 +61,7 @@ def slower_for_a_while(pattern: SlowPattern) -> str:
     """Describe a rank whose CPU was slower for a stretch of steps, without blame."""
     when = f"from step {pattern.first:,} " + ("on" if pattern.last is None else f"to {pattern.last:,}")
     return (
-        f"all work of rank {some_ranks(pattern.ranks)} took more CPU time {when}, {amount(pattern.size_ms)} a step: "
+        f"all work of {named_ranks(pattern.ranks)} took more CPU time {when}, {amount(pattern.size_ms)} a step: "
         "its core was slower, or had other work as well"
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rankscope.errors import ForeignFileError, RunDirError
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.node.finish import finish_again, nodes_of, result_of
 from rankscope.node.gathering.gather import Gatherer
 from rankscope.node.gathering.holding import Holding
@@ -142,8 +142,8 @@ def in_words(kept: KeptTraces | None) -> str:
         return "gather.keep=suspects: no decision came, so all traces of this node are kept"
     if kept.ranks is None:
         return f"gather.keep=suspects: all traces are kept, since {kept.why}"
-    named = f"at fault: rank {some_ranks(kept.suspects)}; the others to compare with" if kept.suspects else kept.why
+    named = f"at fault: {named_ranks(kept.suspects)}; the others to compare with" if kept.suspects else kept.why
     return (
-        f"gather.keep=suspects: whole traces are kept of rank {some_ranks(kept.ranks)} ({named}); of all other ranks "
+        f"gather.keep=suspects: whole traces are kept of {named_ranks(kept.ranks)} ({named}); of all other ranks "
         "their columns, from which this report is made"
     )

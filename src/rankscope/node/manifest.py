@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankscope.limits import absent_ranks
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.manifest import FileSum, RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import ScheduleSpec
@@ -138,9 +138,7 @@ def _mismatches(members: list[RankRecord]) -> list[str]:
             if member.trace is not None and value is not None:
                 groups[value].append(member.rank)
         if len(groups) > 1:
-            listed = "; ".join(
-                f"{value} on rank {some_ranks(sorted(ranks))}" for value, ranks in sorted(groups.items(), key=str)
-            )
+            listed = "; ".join(f"{value} on {named_ranks(ranks)}" for value, ranks in sorted(groups.items(), key=str))
             mismatches.append(f"the {what} differs between ranks: {listed}")
     return mismatches
 
@@ -159,7 +157,7 @@ def _messages(processes: list[RankRecord], records: list[RankRecord]) -> list[st
         for note in one.notes:
             if (one.rank, note) not in reasons:
                 ranks[note].add(one.rank)
-    said = [f"rank {some_ranks(sorted(found))}: {note}" for note, found in ranks.items()]
+    said = [f"{named_ranks(found)}: {note}" for note, found in ranks.items()]
     more = len(said) - _MOST_MESSAGES
     return said if more <= 0 else [*said[:_MOST_MESSAGES], f"{more} more messages of ranks are in run.json"]
 

@@ -89,7 +89,7 @@ def test_time_before_the_last_profiler_opened_is_left_out(run: Run, marks: bool)
         waited = 0 if rank == 2 else 400
         assert shares(found, rank)[1] == pytest.approx(100 * (12 * TRANSFER + waited) / common, abs=1)
     assert found.verdict.kind != "straggler"
-    assert "recording began up to 1200.0 ms later on rank 1, 2" in notes(found)
+    assert "recording began up to 1200.0 ms later on ranks 1, 2" in notes(found)
 
 
 def test_the_slow_rank_is_named_although_windows_opened_at_different_times(run: Run) -> None:

@@ -85,7 +85,7 @@ def unsettled(found: ClusterReport, late: int, lost: int) -> list[str]:
     """Kinds of the findings on the late rank of a verdict that abstains, and says who is late and what would tell."""
     assert (found.verdict.kind, found.verdict.ranks, found.verdict.confidence) == ("insufficient_data", [], "low")
     assert found.verdict.sentence.startswith(f"Rank {late} is late")
-    assert any(f"Rank {lost}'s trace is missing; it shares group tp [2, 3]" in line for line in found.verdict.why)
+    assert any(f"There is no trace of rank {lost}, in group tp [2, 3]" in line for line in found.verdict.why)
     assert found.verdict.next[0].startswith(f"Record rank {lost} too")
     told = [f for f in found.findings if f.ranks == [late]]
     assert all(f.cost_ms_per_step is None and found.verdict.why == f.evidence for f in told)

@@ -95,7 +95,7 @@ def test_a_decision_names_the_ranks_that_it_drops(tmp_path: Path) -> None:
 
 
 def test_the_decision_in_words() -> None:
-    assert "whole traces are kept of rank 0, 4, 5 (at fault: rank 5;" in in_words(
+    assert "whole traces are kept of ranks 0, 4, 5 (at fault: rank 5;" in in_words(
         KeptTraces(ranks=[0, 4, 5], suspects=[5])
     )
     assert in_words(KeptTraces(why="there is no verdict")).endswith("all traces are kept, since there is no verdict")

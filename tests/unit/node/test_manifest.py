@@ -55,14 +55,14 @@ def test_a_window_that_no_rank_survived_is_listed():
 def test_ranks_that_recorded_other_steps_are_reported():
     records = [record(r, window=0, trace="t", first_step=13 if r else 14, step_source="optimizer") for r in range(3)]
     (window,) = manifest([record(r) for r in range(3)], records).windows
-    assert window.mismatches == ["the first recorded step differs between ranks: 13 on rank 1, 2; 14 on rank 0"]
+    assert window.mismatches == ["the first recorded step differs between ranks: 13 on ranks 1, 2; 14 on rank 0"]
 
 
 def test_what_agents_had_to_say_is_reported():
     # GIVEN two ranks with one message, one of a window that is the reason why it failed, and one about a trace
     lives = [record(0, notes=["m"]), record(1, notes=["m", "window 0: full disk"])]
     records = [record(0, window=0, notes=["no kernel"]), record(1, window=0, status="partial", reason="full disk")]
-    assert manifest(lives, records).notes == ["rank 0, 1: m", "rank 0: no kernel"]
+    assert manifest(lives, records).notes == ["ranks 0, 1: m", "rank 0: no kernel"]
     many = manifest([record(0, notes=[f"m{number}" for number in range(23)])], records).notes
     assert (many[19], many[20:]) == ("rank 0: m19", ["4 more messages of ranks are in run.json"])
 

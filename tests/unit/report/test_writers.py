@@ -406,14 +406,6 @@ def test_markdown_escapes(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"),
-    [([], ""), ([3], "3"), ([1, 0], "0, 1"), ([0, 1, 2, 3, 7], "0-3, 7"), (range(1024), "0-1023")],
-)
-def test_ranks_in_words(numbers: list[int], text: str) -> None:
-    assert words.ranks(numbers) == text
-
-
-@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("void at::native::foo<4, c10::BFloat16>(int, float*)", "foo<4, BFloat16>"),

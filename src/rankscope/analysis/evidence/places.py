@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from rankscope.analysis.windows.analyse import WindowResult
@@ -19,9 +19,10 @@ def find_places(
     """Return the sets of at least two ranks with a usable trace, but not of all, in the order of preference for naming.
 
     Hosts and their parts come first (NUMA nodes, devices joined by NVLink). Process groups that the job named follow
-    (``mesh_dp``: the ranks of one stage or of one tensor-parallel position), and then the ranks with the same place on
-    every host, which share a switch (a rail): by their network adapter, else by their position. Of sets with the same
-    ranks the first one is kept.
+    (``mesh_dp``: the ranks of one stage or of one tensor-parallel position) with a name that no other group has, and
+    then the ranks with the same place on every host, which share a switch (a rail): by their network adapter, else by
+    their position. Groups that share their name are last: it does not tell which of them is meant. Of sets with the
+    same ranks the first one is kept.
     """
     usable = sorted(r.rank for r in ranks if r.compute_pct is not None)
     hosts: dict[str, list[int]] = defaultdict(list)
@@ -31,12 +32,15 @@ def find_places(
     placed = {record.rank: record for record in records if record.place is not None}
     found = [Place(kind="host", name=host, ranks=members) for host, members in hosts.items()]
     found += _parts(placed)
-    found += _groups(windows)
+    groups = _groups(windows)
+    often = Counter(place.name for place in groups)
+    found += [place for place in groups if often[place.name] == 1]
     if len(hosts) > 1:
         found += _adapters(placed)
     if len(hosts) > 1 and len({len(members) for members in hosts.values()}) == 1:
         by_position = enumerate(zip(*hosts.values(), strict=True))
         found += [Place(kind="rail", name=str(position), ranks=sorted(members)) for position, members in by_position]
+    found += [place for place in groups if often[place.name] > 1]
     kept: dict[tuple[int, ...], Place] = {}
     for place in found:
         place.ranks = [r for r in place.ranks if r in usable]

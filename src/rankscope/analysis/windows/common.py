@@ -15,7 +15,7 @@ from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 
 __all__ = ["common_window"]
 
@@ -37,13 +37,13 @@ def common_window(
     if start is not None:
         least = min(_begun(v, c, clocks) for c, v in enumerate(views))
         notes.append(
-            f"recording began up to {(start - least) / 1e6:.1f} ms later on rank {some_ranks(late)} than on others, "
+            f"recording began up to {(start - least) / 1e6:.1f} ms later on {named_ranks(late)} than on others, "
             "which were in a collective by then: the time before is left out on all ranks"
         )
     if end is not None:
         most = max(_ended(v, c, clocks) for c, v in enumerate(views))
         notes.append(
-            f"recording ended {(most - end) / 1e6:.1f} ms sooner on rank {some_ranks(soon)} than on others, which "
+            f"recording ended {(most - end) / 1e6:.1f} ms sooner on {named_ranks(soon)} than on others, which "
             "went on to call it: the time after is left out on all ranks"
         )
     return cut, notes

@@ -21,7 +21,7 @@ from rankscope.analysis.stragglers.profile import Profile, profile
 from rankscope.analysis.stragglers.slow_groups import slow_groups
 from rankscope.analysis.windows.comparable import comparable
 from rankscope.analysis.windows.result import WindowResult
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.trace.names import DEVICE_WORK
 
 __all__ = ["profile_of", "replay_window"]
@@ -72,8 +72,8 @@ def _incomparable(result: WindowResult) -> str | None:
     """Return why the records of the ranks do not suffice for a comparison; None if they do."""
     views = result.views
     if len(views) - len(result.unsound) < 2:
-        lost = some_ranks(sorted(result.unsound))
-        return f"too many device records of rank {lost} are missing to compare it with others"
+        lost = named_ranks(result.unsound)
+        return f"too many device records of {lost} are missing to compare it with others"
     if not len(result.matched):
         return "no collective was recognised as the same call on two ranks"
     if not result.step_count:
@@ -82,7 +82,7 @@ def _incomparable(result: WindowResult) -> str | None:
             return "the ranks recorded no step in common"
         if len(unmarked) == len(views):
             return "the traces have no step marks"
-        return f"rank {some_ranks(unmarked)} has no step marks"
+        return f"{named_ranks(unmarked)} {'has' if len(unmarked) == 1 else 'have'} no step marks"
     if any(_launched(view) < LAUNCHED for view in views if view.device):
         return "most device work has no recorded launch"
     return None

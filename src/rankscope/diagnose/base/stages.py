@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankscope.causes.wording import amount
 from rankscope.diagnose.base.contention import shares_cores
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.evidence import Evidence, StageBalance, StageWork, Suspect
 from rankscope.statistics.thresholds import LEAST_COST, MATTERS
 
@@ -49,7 +49,7 @@ class LongStage:
     def named(self, place: int) -> str:
         """Return a stage in words."""
         ranks = self.balance.stages[place].ranks
-        return f"stage {place} (rank{'s' if len(ranks) > 1 else ''} {some_ranks(ranks)})"
+        return f"stage {place} ({named_ranks(ranks)})"
 
     @property
     def more(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rankscope.diagnose.base.memory import held, size
 from rankscope.diagnose.rules.table import advice_of
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks, some_ranks
 from rankscope.records.evidence import Evidence
 from rankscope.records.rank import NOT_PLACED
 from rankscope.records.report import Verdict
@@ -66,7 +66,7 @@ def _out_of_memory(row: MemoryRow) -> list[str]:
 
 
 def _whose(reason: str, ranks: list[int]) -> str:
-    return _sentence(f"{'rank' if len(ranks) == 1 else 'ranks'} {some_ranks(ranks)}: {reason}")
+    return _sentence(f"{named_ranks(ranks)}: {reason}")
 
 
 def _sentence(text: str) -> str:

@@ -11,7 +11,7 @@ from rankscope.diagnose.rules.table import advice_of
 from rankscope.diagnose.verdicts.limit import by_replay, own_step, what_limits
 from rankscope.diagnose.verdicts.smallest_fault import in_short, smallest_fault
 from rankscope.diagnose.verdicts.step import DISTORTED
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks, some_ranks
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action, Confidence, Verdict
 
@@ -66,10 +66,10 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     limit = what_limits(evidence)
     why = [*limit.why, _why_nobody(evidence, step)]
     if evidence.missing:
-        why.append(f"Nothing is known of rank {some_ranks(evidence.missing)}: waiting for it counts as transfer.")
+        why.append(f"Nothing is known of {named_ranks(evidence.missing)}, for which waiting counts as transfer.")
     if evidence.unsound:
-        some = some_ranks(evidence.unsound)
-        why.append(f"Nothing can be said of rank {some}: too many of its device records are missing from the trace.")
+        some = named_ranks(evidence.unsound)
+        why.append(f"Nothing can be said of {some}: too many device records are missing from the trace.")
     asked = {name: ms for name, ms in evidence.what_if.items() if evidence.device or name != "no_host_overhead"}
     if asked:
         why.append(by_replay(asked, step))

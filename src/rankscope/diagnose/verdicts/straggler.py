@@ -15,7 +15,7 @@ from rankscope.diagnose.base.rule import Case
 from rankscope.diagnose.base.turns import take_turns
 from rankscope.diagnose.verdicts.confidence import how_sure, step_log_line
 from rankscope.diagnose.verdicts.step import Step, job_step
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Action, Verdict
 from rankscope.statistics.thresholds import LOSES
@@ -40,7 +40,9 @@ def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
     gaining = sum(g > LOSES * (evidence.step_ms or 0.0) for g in suspect.gains_ms)
     confidence, sure = how_sure(first, evidence)
     late = [a for a in actions if a.kind == "replay"][:MOST_NAMED]
-    first_steps = [(f"Rank {some_ranks(a.ranks)}: " if len(late) > 1 else "") + in_words(a, step.ms) for a in late]
+    first_steps = [
+        (f"{named_ranks(a.ranks).capitalize()}: " if len(late) > 1 else "") + in_words(a, step.ms) for a in late
+    ]
     second = advice_for(suspect, first.cause, evidence)[1:]
     return Verdict(
         kind="straggler",
@@ -106,7 +108,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     does = sentence_of(cause_record(stragglers[0].cause).phrase, several=True) if same else ""
     if take_turns(stragglers, evidence):
         found = (
-            f"Ranks {some_ranks(ranks)} take turns: each step waits for another one, {amount(total)} of each "
+            f"{named_ranks(ranks).capitalize()} take turns: each step waits for another one, {amount(total)} of each "
             f"{amount(step.ms)} step ({share(total, step.ms)}). {does}"
         )
         return found.rstrip()
@@ -149,7 +151,8 @@ def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list
         who = "The other rank waits" if peers == 1 else "The ranks of its group wait"
         why.append(f"{who} {amount(suspect.held_ms)} a step for it.")
     if suspect.beside and together is None:
-        why.append(f"The cost counts once rank {some_ranks(suspect.beside)} is fixed: they are late at the same place.")
+        others = named_ranks(suspect.beside)
+        why.append(f"The cost counts with {others} fixed too: they are late at the same place.")
     cost_ms = suspect.cost_ms if together is None else together.cost_ms
     paid = hours(cost_ms, step.ms, len(evidence.ranks)) if evidence.device else ""
     if paid:

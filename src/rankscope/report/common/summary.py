@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import ModuleRow, RankSummary
 from rankscope.report.common import plain_text, wording
@@ -177,7 +178,7 @@ def warnings(report: ClusterReport) -> list[str]:
         if found_ranks:
             reasons = sorted({plain_text.one_line(rank.reason, 160) for rank in found_ranks if rank.reason})
             why = f" ({'; '.join(reasons[:2])})" if reasons else ""
-            found.append(f"{wording.named_ranks(r.rank for r in found_ranks)} {words}{why}")
+            found.append(f"{named_ranks(r.rank for r in found_ranks)} {words}{why}")
             kinds_shown |= {f"rank {r.rank}: {r.reason}" for r in found_ranks if len(reasons) <= 2}
     found += [
         f"{plain_text.one_line(error.where, 60)} failed: {plain_text.one_line(error.message, 200)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rankscope.causes.wording import SCENARIO, with_error
 from rankscope.diagnose.rules.table import name_of
 from rankscope.records.report import Finding, Verdict
@@ -16,10 +14,8 @@ __all__ = [
     "gain",
     "kind",
     "ms",
-    "named_ranks",
     "pct",
     "plus_minus",
-    "ranks",
     "scenario",
     "sentence",
     "share_of_step",
@@ -87,26 +83,6 @@ def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> s
 def pct(value: float | None, decimals: int = 1) -> str:
     """Return per cent, or a dash if unknown."""
     return DASH if value is None else f"{value:.{decimals}f} %"
-
-
-def ranks(numbers: Iterable[int]) -> str:
-    """Return ranks as ranges: ``0-3, 7``."""
-    ordered = sorted(set(numbers))
-    parts: list[str] = []
-    start = 0
-    for index, number in enumerate(ordered):
-        if index + 1 == len(ordered) or ordered[index + 1] != number + 1:
-            first = ordered[start]
-            separator = ", " if number == first + 1 else "-"
-            parts.append(str(first) if first == number else f"{first}{separator}{number}")
-            start = index + 1
-    return ", ".join(parts)
-
-
-def named_ranks(numbers: Iterable[int]) -> str:
-    """Return ``rank 1`` or ``ranks 0-3, 7``."""
-    unique = set(numbers)
-    return f"{'rank' if len(unique) == 1 else 'ranks'} {plain_text.elide(ranks(unique), 80)}"
 
 
 def kind(verdict: Verdict) -> str:

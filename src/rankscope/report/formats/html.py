@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
@@ -132,7 +133,7 @@ def _environment() -> jinja2.Environment:
         "cause": words.cause,
         "ms": words.ms,
         "pct": words.pct,
-        "ranks": words.ranks,
+        "ranks": some_ranks,
         "failed": _failed,
         "rest": lambda table, shown: _embed(as_data(table, shown)),
         "embed": _embed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
@@ -86,7 +87,7 @@ def _findings(report: ClusterReport) -> list[str]:
 
 def _finding(finding: Finding, step: float | None) -> str:
     cost = "" if finding.cost_ms_per_step is None else f", {words.ms(finding.cost_ms_per_step)} per step"
-    where = "" if not finding.ranks else f", {words.named_ranks(finding.ranks)}"
+    where = "" if not finding.ranks else f", {named_ranks(finding.ranks)}"
     title = escape(plain_text.prose(finding.title or words.cause(finding.kind), 200))
     lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]
     lines += [f"- {escape(line)}" for line in finding.evidence[:_MAX_LINES]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from rankscope.causes.wording import amount, cause_record
 from rankscope.diagnose.base.decision import CLEAR
 from rankscope.diagnose.base.rule import Case, Rule
-from rankscope.listing import some_ranks
+from rankscope.listing import named_ranks
 from rankscope.records.evidence import Evidence, Suspect
 from rankscope.records.report import Finding, Verdict
 from rankscope.statistics.thresholds import LEAST_COST
@@ -63,16 +63,15 @@ def verdict_beside_missing(case: Case) -> Verdict | None:
     if not found:
         return None
     (suspect, cause), evidence = found[0], case.evidence
-    lost = some_ranks(suspect.lost)
+    lost = named_ranks(suspect.lost)
     if cause:
         sentence = (
             f"Rank {suspect.rank} is late ({cause_record(cause).phrase}), "
-            f"but what that costs cannot be told without the trace of rank {lost}."
+            f"but what that costs cannot be told without a trace of {lost}."
         )
     else:
         sentence = (
-            f"Rank {suspect.rank} is late and its own trace shows no reason; rank {lost}, whose trace is missing, may "
-            "hold it up."
+            f"Rank {suspect.rank} is late and its own trace shows no reason; {lost}, without a trace, may hold it up."
         )
     return Verdict(
         kind="insufficient_data",
@@ -84,7 +83,7 @@ def verdict_beside_missing(case: Case) -> Verdict | None:
 
 
 def _why(suspect: Suspect, cause: str | None, evidence: Evidence) -> list[str]:
-    step, lost = amount(evidence.step_ms or 0.0), some_ranks(suspect.lost)
+    step, lost = amount(evidence.step_ms or 0.0), named_ranks(suspect.lost)
     more = "It does no more than its peers."
     if suspect.excess_ms >= LEAST_COST * (evidence.step_ms or 0.0):
         more = f"It does {amount(suspect.excess_ms)} per step more than its peers; no single cause explains it."
@@ -102,15 +101,12 @@ def _why(suspect: Suspect, cause: str | None, evidence: Evidence) -> list[str]:
     return [
         f"Its group waits {amount(suspect.held_ms)} of each {step} step for rank {suspect.rank}.",
         more,
-        f"Rank {lost}'s trace is missing; it shares group {suspect.lost_group} with the late rank. {doubt}",
+        f"There is no trace of {lost}, in group {suspect.lost_group} with the late rank. {doubt}",
     ]
 
 
 def _next(suspect: Suspect, cause: str | None) -> list[str]:
-    record = (
-        f"Record rank {some_ranks(suspect.lost)} too: its trace tells whether it waits for rank {suspect.rank} or is "
-        "late by itself."
-    )
+    record = f"Record {named_ranks(suspect.lost)} too: only traces of both tell who waits for whom."
     return [record, *(cause_record(cause).advice if cause else [])]
 
 

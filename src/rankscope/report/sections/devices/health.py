@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import HealthRow
 from rankscope.report.common import wording as words
@@ -165,9 +166,9 @@ def hosts(report: ClusterReport) -> Table:
     for row in report.health:
         by_host.setdefault(row.host or words.DASH, []).append(row)
     rows = [_worst(members) for _, members in sorted(by_host.items())]
-    ranks = [words.ranks([r.rank for r in members]) for _, members in sorted(by_host.items())]
+    ranks = [some_ranks((r.rank for r in members), 4) for _, members in sorted(by_host.items())]
     heads = [Column("Host"), Column("Ranks")]
-    columns = [[text(r.host, 40) for r in rows], [text(found, 28) for found in ranks]]
+    columns = [[text(r.host, 40) for r in rows], [text(found, 48) for found in ranks]]
     _measured(_HOST, rows, heads, columns)
     if len(columns) == 2:
         return Table("hosts", heads, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport
 from rankscope.records.running.between import BetweenVerdict, SlowPattern
 from rankscope.report.common import wording as words
@@ -53,7 +54,7 @@ def patterns(between: BetweenVerdict) -> Table:
         metric(METRICS["between.p_value"]),
     ]
     columns = [
-        [text(words.named_ranks(p.ranks) if p.ranks else "all ranks alike") for p in found],
+        [text(named_ranks(p.ranks) if p.ranks else "all ranks alike") for p in found],
         [text(_steps(p)) for p in found],
         [text((_PLACES.get(p.place, p.place) or words.DASH) + (", on the CPU" if p.cpu else "")) for p in found],
         numbers([p.size_ms for p in found]),

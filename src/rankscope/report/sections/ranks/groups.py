@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.device_links import UNKNOWN, link_between
+from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import GroupRow, ModuleRow
 from rankscope.report.common import summary
-from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables, tables
@@ -82,7 +82,7 @@ def texts(values: Sequence[object], limit: int) -> list[Cell]:
 
 def members(rows: Sequence[GroupRow | ModuleRow]) -> list[Cell]:
     """Cells of the ranks of each group."""
-    return [text(words.ranks(row.ranks), 28) for row in rows]
+    return [text(some_ranks(row.ranks, 4), 48) for row in rows]
 
 
 def collective_table(

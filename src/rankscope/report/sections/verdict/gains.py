@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankscope.listing import some_ranks
 from rankscope.records.report import Action, ClusterReport
 from rankscope.report.common import plain_text
 from rankscope.report.common import wording as words
@@ -57,7 +58,7 @@ def actions(report: ClusterReport) -> Table:
         Row(
             [
                 text(action.text, _LONGEST),
-                text("all" if len(action.ranks) == every > 1 else words.ranks(action.ranks), 40),
+                text("all" if len(action.ranks) == every > 1 else some_ranks(action.ranks, 4), 48),
                 _saves(action),
                 *numbers([words.share_of_step(action.saves_ms, step)], 0),
                 *numbers([action.step_then_ms if index > 1 else _left(action.saves_ms, step)], 1),
