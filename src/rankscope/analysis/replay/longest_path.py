@@ -117,20 +117,24 @@ class Levels:
 
 
 def _levels(first: I64, source: I32, count: I64) -> NDArray[np.int32]:
-    """Return the level of each node: one more than the highest level among its sources, 0 without edges."""
+    """Return the level of each node: one more than the highest level among its sources, 0 without edges.
+
+    ``count`` is the number of a node's edges, or 0 where they do not count.
+    """
     level = array("i", bytes(4 * len(count)))
     for begin in range(0, len(count), AT_ONCE):
-        end = min(begin + AT_ONCE, len(count))
-        base = int(first[begin])
-        sources, firsts = source[base : int(first[end])].tolist(), (first[begin:end] - base).tolist()
-        for node, low, many in zip(range(begin, end), firsts, count[begin:end].tolist(), strict=True):
+        own, edges = count[begin : begin + AT_ONCE], np.diff(first[begin : begin + AT_ONCE + 1])
+        sources = source[int(first[begin]) : int(first[begin + len(own)])][np.repeat(own == edges, edges)]
+        following = iter(sources.tolist()).__next__
+        for node, many in enumerate(own.tolist(), begin):
             if many == 1:
-                level[node] = level[sources[low]] + 1
+                level[node] = level[following()] + 1
             elif many:
                 highest = 0
-                for before in sources[low : low + many]:
-                    if level[before] > highest:
-                        highest = level[before]
+                for _ in range(many):
+                    before = level[following()]
+                    if before > highest:
+                        highest = before
                 level[node] = highest + 1
     return np.frombuffer(level, np.int32)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.extra_syncs import extra_syncs
 from rankscope.analysis.stragglers.kernel_table import kernel_table
 from rankscope.analysis.stragglers.kernel_work import overlap_loss
-from rankscope.analysis.stragglers.model_error import model_error
+from rankscope.analysis.stragglers.model_error import FLOOR, model_error
 from rankscope.analysis.stragglers.more_operators import more_operators
 from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
@@ -38,6 +39,10 @@ F64 = NDArray[np.float64]
 
 MOST = 64
 """Largest number of ranks that are replayed one by one. If there are more, stragglers are not the exception."""
+
+NEGLIGIBLE = FLOOR * MATTERS / 10
+"""Loss of speed beside communication below which it is not replayed: no step changes by a larger share than that, which
+is a tenth of the smallest error that is stated of the smallest cost."""
 
 
 @dataclass(slots=True)
@@ -82,22 +87,37 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
         extra[candidate.column] = extra.get(candidate.column, 0.0) + candidate.extra
     # Removing extra time gains no more than that time.
     columns = sorted((r for r in extra if extra[r] >= least), key=lambda r: -extra[r])[:MOST]
-    gains: dict[int, F64] = {}
-    together = np.zeros(replay.steps)
-    while columns:
-        together, gains = _gains_of_each(window, found, columns, replay.gains)
-        kept = [r for r in columns if gains[r].sum() >= least]
-        if len(kept) == len(columns):
-            break
-        columns = kept
-    if columns and lost > 0:
-        beside = OverlapSlowdown.of(replay.graph, lost)
-        together, gains = _gains_of_each(window, found, columns, lambda work: beside.gains(replay, work))
+    columns, together, gains = _least_set(window, found, columns, least, lost if lost > NEGLIGIBLE else 0.0)
     ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns, window.mesh) for r in columns]
     if len(ranks) > 1:
         for rank in ranks:
             rank.together = together
     return sorted(ranks, key=lambda rank: -float(rank.gains.sum())), float(np.expm1(shows))
+
+
+def _least_set(
+    window: Window, found: Sequence[Candidate], columns: list[int], least: float, lost: float
+) -> tuple[list[int], F64, dict[int, F64]]:
+    """Drop the ranks that gain less than ``least`` ns; ``lost`` is the share of speed lost beside communication.
+
+    Returns:
+        The ranks left, and the two of :func:`_gains_of_each` for them.
+    """
+    replay = window.replay
+    together, gains = np.zeros(replay.steps), dict[int, F64]()
+    slowed = OverlapSlowdown.of(replay.graph, lost) if columns and lost > 0 else None
+    exact = replay.gains if slowed is None else partial(slowed.gains, replay)
+    while columns:
+        # A gain with the loss of speed takes several replays: it is computed for the ranks that are left.
+        ask = exact if len(columns) == 1 else replay.gains
+        together, gains = _gains_of_each(window, found, columns, ask)
+        kept = [r for r in columns if gains[r].sum() >= least]
+        if len(kept) == len(columns):
+            if ask != exact:
+                together, gains = _gains_of_each(window, found, columns, exact)
+            break
+        columns = kept
+    return columns, together, gains
 
 
 def _gains_of_each(

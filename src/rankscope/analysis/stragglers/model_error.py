@@ -15,7 +15,7 @@ from pathlib import Path
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.causes.table import DEVICE_CAUSES, OURS
 
-__all__ = ["CAUSES", "LINK", "MESHES", "Cases", "errors_of", "mesh_of", "model_error"]
+__all__ = ["CAUSES", "FLOOR", "LINK", "MESHES", "Cases", "errors_of", "mesh_of", "model_error"]
 
 FILE = Path(__file__).with_name("model_error.json")
 MESHES = ("one group", "grid", "stages", "ring", "experts")
