@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -92,6 +93,10 @@ def test_what_the_longest_stage_costs() -> None:
     assert (finding.ranks, found.verdict.kind, found.verdict.ranks) == ([2, 3], "pipeline", [])
     assert finding.cost_ms_per_step == pytest.approx(truth, rel=0.15)
     assert found.actions[0].ranks == [2, 3]
+    work = finding.evidence[1]  # each kernel once, however many calls wait for it; NCCL beside makes some slower
+    assert work.startswith("Work per step: stage 0 (ranks 0, 1)")  # these traces do not show what is backward
+    per_step = [float(ms) for ms in re.findall(r"([0-9.]+) ms", work)]
+    assert per_step == pytest.approx([4 * 0.5, 4 * (0.5 + 0.7), 4 * 0.5, 4 * 0.5], rel=0.03)
 
 
 BALANCE = StageBalance(

@@ -19,7 +19,7 @@ from rankscope.analysis.operators.compare import operator_excess
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView, name_mask
 from rankscope.analysis.replay.graph import Work
-from rankscope.analysis.replay.segments import stages_of
+from rankscope.analysis.replay.segments import Plan, stages_of
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.candidates import Window
 from rankscope.analysis.stragglers.model_error import model_error
@@ -47,8 +47,7 @@ class _Work:
     parts: F64
     """Shape (2, edges)."""
     spent: F64
-    """Per step, shape (2,), in ns. The work after the last call of a window is not in the graph: steps are counted from
-    end to end of their calls, where there are two or more."""
+    """Per step, shape (2,), in ns."""
 
 
 def stage_balance(windows: Sequence[WindowResult]) -> StageBalance | None:
@@ -110,18 +109,26 @@ def _work(window: Window, column: int) -> _Work:
         _, named = window.host_time(column, window.profiles[column].named)
         left = np.maximum(window.replay.graph.work[edges] - named, 0.0)
         inside = np.minimum(backward, left)
-        return _of(window.replay, edges, np.stack((left - inside, inside)))
-    edges = window.edges(column, Work.DEVICE)
-    graph = window.replay.graph
-    share = _backward_share(window, column)[graph.segment[edges]]
-    return _of(window.replay, edges, np.stack((graph.work[edges] * (1.0 - share), graph.work[edges] * share)))
+        parts = np.stack((left - inside, inside))
+        return _Work(edges, parts, _per_step(window.replay, edges, parts))
+    edges, graph = window.edges(column, Work.DEVICE), window.replay.graph
+    kernels = _Kernels.of(window, column)
+    share = kernels.backward_share(window.plan)[graph.segment[edges]]
+    parts = np.stack((graph.work[edges] * (1.0 - share), graph.work[edges] * share))
+    return _Work(edges, parts, kernels.per_step)
 
 
-def _of(replay: Replay, edges: I64, parts: F64) -> _Work:
+def _per_step(replay: Replay, edges: I64, parts: F64) -> F64:
+    """Return the sums of the parts of these edges' work, shape (2, edges), per step.
+
+    The work after the last call of a window is not in the graph: steps are counted from end to end of their calls,
+    where there are two or more.
+    """
     graph, ends = replay.graph, replay.recorded
     until = graph.recorded[np.searchsorted(graph.first, edges, side="right") - 1]
     counted = (until > ends[0]) & (until <= ends[-1]) if len(ends) > 1 else np.ones(len(edges), np.bool_)
-    return _Work(edges, parts, parts[:, counted].sum(axis=1) / max(len(ends) - 1, 1))
+    spent: F64 = parts[:, counted].sum(axis=1) / max(len(ends) - 1, 1)
+    return spent
 
 
 def _backward(view: RankView) -> intervals.Spans:
@@ -131,18 +138,37 @@ def _backward(view: RankView) -> intervals.Spans:
     return intervals.union(events.start[nodes], events.end[nodes])
 
 
-def _backward_share(window: Window, column: int) -> F64:
-    """Return which share of a rank's device work in each segment the backward launched."""
-    view, plan = window.views[column], window.plan
-    events = view.trace.events
-    kernels = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))
-    launched = events.start[events.launch[kernels]]
-    place = np.searchsorted(plan.times[column], launched) + plan.shift[column]
-    place = np.minimum(place, plan.size - 1)
-    length = events.duration[kernels].astype(np.float64)
-    inside = np.where(intervals.contains(_backward(view), launched), length, 0.0)
-    whole, part = (np.bincount(place, ns, plan.size)[: plan.size] for ns in (length, inside))
-    return np.divide(part, whole, out=np.zeros(plan.size), where=whole > 0)
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """The kernels of one rank, each counted once: an edge of the graph repeats a kernel for all that waits for it."""
+
+    column: int
+    launched: I64
+    """When the host launched each, ns, the rank's own clock."""
+    parts: F64
+    """Duration in forward and backward, shape (2, kernels), ns."""
+    per_step: F64
+    """The same of a recorded step, shape (2,)."""
+
+    @staticmethod
+    def of(window: Window, column: int) -> _Kernels:
+        view = window.views[column]
+        events = view.trace.events
+        rows = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))
+        launched = events.start[events.launch[rows]]
+        length = events.duration[rows].astype(np.float64)
+        inside = np.where(intervals.contains(_backward(view), launched), length, 0.0)
+        parts, step = np.stack((length - inside, inside)), events.step[rows]
+        steps = np.unique(step[step >= 0])
+        per_step = parts[:, step >= 0].sum(axis=1) / max(len(steps), 1)
+        return _Kernels(column, launched, parts, per_step)
+
+    def backward_share(self, plan: Plan) -> F64:
+        """Return which share of the rank's device work in each segment the backward launched."""
+        place = np.searchsorted(plan.times[self.column], self.launched) + plan.shift[self.column]
+        place = np.minimum(place, plan.size - 1)
+        whole, part = (np.bincount(place, ns, plan.size)[: plan.size] for ns in (self.parts.sum(axis=0), self.parts[1]))
+        return np.divide(part, whole, out=np.zeros(plan.size), where=whole > 0)
 
 
 def _ratio(target: F64, spent: F64) -> F64:

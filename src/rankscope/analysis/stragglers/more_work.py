@@ -42,7 +42,7 @@ def more_work(window: Window, table: KernelTable) -> list[Candidate]:
         cause = _cause(window, column, peers, np.flatnonzero(own > usual))
         if cause is not None:
             asked = fuller_calls(window, column)
-            unsure = asked.unsure / max(float(less.sum()) + asked.own, 1e-9)
+            unsure = asked.unsure / max(extra + asked.own, 1e-9)
             relative = float(np.hypot(error[column] / mean[column], unsure))
             edges, less = np.concatenate((edges, asked.edges)), np.concatenate((less, asked.less))
             found.append(Candidate(column, cause, edges, less, extra, relative))

@@ -60,12 +60,15 @@ class LongStage:
     @property
     def lines(self) -> list[str]:
         """The measurements in sentences."""
+        told = any(s.backward_ms for s in self.balance.stages)  # else the traces do not show which work is backward
         parts = ", ".join(
             f"{self.named(place)} {amount(s.forward_ms)} and {amount(s.backward_ms)}"
+            if told
+            else f"{self.named(place)} {amount(s.ms)}"
             for place, s in enumerate(self.balance.stages[:8])
         )
         more = " ..." if len(self.balance.stages) > 8 else ""
-        found = [f"Forward and backward per step: {parts}{more}."]
+        found = [f"{'Forward and backward' if told else 'Work'} per step: {parts}{more}."]
         if self.more:
             found.append(f"It runs {self.more} a step than {self.named(self.balance.shortest)}.")
         else:
