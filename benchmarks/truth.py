@@ -9,7 +9,8 @@ Every world is a job that was simulated with and without its fault (tests/suppor
 traces. A fault is due when it costs 5 % of the step or more; those of 3 to 5 % are counted beside.
 
     right       one or more of those at fault are named, and nobody else (of a slow link also: the report says
-                that communication binds the job)
+                that communication binds the job; of a pipeline whose stages have no peers also: the verdict is that
+                their stage computes longer)
     innocent    somebody else is named
     missed      a verdict, and nobody named
     abstained   not enough data for a verdict
@@ -39,6 +40,7 @@ from support.worlds.catalogue import CAUSES, World, drawn, faults, healthy, simu
 DUE, SMALL = 0.05, 0.03
 """Of the step."""
 LINK_FAULT = "link"
+STAGE = "uneven_stages"
 MESH = {
     **dict.fromkeys(("ddp", "fsdp", "tp"), "one group"),
     **dict.fromkeys(("pp", "ppdp"), "stages"),
@@ -101,8 +103,11 @@ def judge(world: World) -> Outcome:
                 stream.write(text)
         report = analyze(load_traces([Path(folder)]), hta=False)
     verdict = report.verdict
+    stage = next((f for f in report.findings if f.kind == STAGE), None)
+    longest = () if stage is None or verdict.kind != "pipeline" else tuple(stage.ranks)
     return Outcome(
-        world, made.step_ms, made.cost_ms, verdict.kind, tuple(verdict.ranks), verdict.cause,
+        world, made.step_ms, made.cost_ms, verdict.kind, tuple(verdict.ranks) or longest,
+        verdict.cause or (STAGE if longest else None),
         verdict.cost_ms_per_step, verdict.cost_error_ms, verdict.sentence,
     )  # fmt: skip
 

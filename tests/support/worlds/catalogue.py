@@ -42,7 +42,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "pause": ("host_pause",),
     "sync": ("host_sync",),
     "slow_host": ("launch_bound", "host_pause"),
-    "bigger": ("uneven_work", "extra_compute", "slow_compute"),
+    "bigger": ("uneven_work", "extra_compute", "slow_compute", "uneven_stages"),
     "hot_expert": ("uneven_work", "extra_compute", "slow_compute"),
     "link": (),
 }
