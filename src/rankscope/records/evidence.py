@@ -153,12 +153,14 @@ class GroupDelay:
 
 @dataclass(kw_only=True)
 class Place:
-    """Ranks with a usable trace that share a host or a part of it, a process group, or their place on every host."""
+    """Ranks with a usable trace that share a host or a part of it, a process group, or their place on every host or in
+    a dimension of the mesh."""
 
-    kind: Literal["host", "numa", "nvlink", "group", "adapter", "rail"]
-    """``adapter``: nearest to network adapters of one name, on all hosts; ``rail``: with one local rank."""
+    kind: Literal["host", "numa", "nvlink", "group", "adapter", "rail", "mesh"]
+    """``adapter``: nearest to network adapters of one name, on all hosts; ``rail``: with one local rank; ``mesh``: with
+    one position in the groups of a dimension of the mesh."""
     name: str
-    """Name of the host, the group or the adapter; the NUMA node and its host; the local rank."""
+    """Name of the host, the group or the adapter; the NUMA node and its host; the local rank; ``1 of mesh_pp``."""
     ranks: list[int]
 
 

@@ -163,6 +163,10 @@ class Steps:
         return self.start + self.duration
 
 
+UNDESCRIBED = "undefined"
+"""Description that torch writes where the caller of ``new_group`` gave none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """A process group. It is identified by ``ranks``; names differ between ranks."""
@@ -171,6 +175,16 @@ class Group:
     description: str
     ranks: tuple[int, ...]
     """Empty if the trace does not contain them."""
+
+    @property
+    def described(self) -> bool:
+        """Whether the job described it; a mesh does (``mesh_tp``)."""
+        return self.description not in ("", UNDESCRIBED)
+
+    @property
+    def title(self) -> str:
+        """Its description, else its name, which is a number in most jobs."""
+        return self.description if self.described else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,7 +315,7 @@ SETS = [
     (World("host", "fsdp", 16, Fault("slow_device", tuple(range(8, 16)), 1.25), seed=11, per_host=8),
      "All 8 ranks of host host1 (8-15)"),
     (World("stage", "ppdp", 8, Fault("slow_device", (2, 3), 1.4), seed=11, per_host=8),
-     "Both ranks of process group mesh_dp (2, 3)"),
+     "Both ranks at position 1 of mesh_pp (2, 3)"),
     (World("rail", "ddp", 8, Fault("slow_device", (1, 3, 5, 7), 1.3), seed=11, per_host=2),
      "All 4 ranks with local rank 1 (1, 3, 5, 7)"),
 ]  # fmt: skip

@@ -8,14 +8,16 @@ from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.matching.communicators import Communicator
 from rankscope.records.rank import DevicePlace, RankRecord
 from rankscope.records.rows import RankSummary
+from rankscope.trace.columns import Group
 
 
 def rows(hosts: dict[int, str], lost: tuple[int, ...] = ()) -> list[RankSummary]:
     return [RankSummary(rank=r, host=h, compute_pct=None if r in lost else 50.0) for r, h in hosts.items()]
 
 
-def windows(*channels: Communicator) -> list[SimpleNamespace]:
-    return [SimpleNamespace(matched=SimpleNamespace(channels=list(channels)))]
+def windows(*channels: Communicator, groups: tuple[Group, ...] = ()) -> list[SimpleNamespace]:
+    views = [SimpleNamespace(trace=SimpleNamespace(groups=list(groups)))]
+    return [SimpleNamespace(matched=SimpleNamespace(channels=list(channels)), views=views)]
 
 
 def found(*arguments) -> list[tuple[str, str, list[int]]]:
@@ -92,4 +94,29 @@ def test_parts_of_a_host_and_adapters_from_where_the_devices_sit() -> None:
         ("host", "b", [2, 3]),
         ("adapter", "mlx5_0", [0, 2]),
         ("adapter", "mlx5_1", [1, 3]),
+    ]
+
+
+def test_ranks_at_one_position_of_a_dimension_of_the_mesh() -> None:
+    """GIVEN a mesh of two stages, two replicas and two tensor-parallel ranks, as torch describes its groups
+    THEN a stage, a replica and a tensor position have a name, though no group has the four ranks of any."""
+    mesh = (
+        *(Group("1", "mesh_pp", (r, r + 4)) for r in range(4)),
+        *(Group("2", "mesh_dp", (r, r + 2)) for r in (0, 1, 4, 5)),
+        *(Group("3", "mesh_tp", (r, r + 1)) for r in (0, 2, 4, 6)),
+        Group("0", "default_pg", tuple(range(8))),
+        *(Group("9", "undefined", pair) for pair in ((0, 7), (1, 6))),  # new_group without a description
+        *(Group("8", "overlapping", pair) for pair in ((0, 3), (3, 5))),
+        *(Group("7", "uneven", some) for some in ((0, 5), (1, 2, 4))),
+    )
+    calls = [Communicator((0, 2), "mesh_dp"), Communicator((1, 3), "mesh_dp")]
+    assert found(windows(*calls, groups=mesh), rows(dict.fromkeys(range(8), "a"))) == [
+        ("mesh", "0 of mesh_dp", [0, 1, 4, 5]),
+        ("mesh", "1 of mesh_dp", [2, 3, 6, 7]),
+        ("mesh", "0 of mesh_pp", [0, 1, 2, 3]),
+        ("mesh", "1 of mesh_pp", [4, 5, 6, 7]),
+        ("mesh", "0 of mesh_tp", [0, 2, 4, 6]),
+        ("mesh", "1 of mesh_tp", [1, 3, 5, 7]),
+        ("group", "mesh_dp", [0, 2]),
+        ("group", "mesh_dp", [1, 3]),
     ]

@@ -16,9 +16,11 @@ def place(kind: str, name: str, *ranks: int) -> Place:
 HOSTS = [place("host", f"gpu{n}", *range(8 * n, 8 * n + 8)) for n in range(8)]
 STAGES = [place("group", "mesh_dp", *range(n, 64, 4)) for n in range(4)]
 RAILS = [place("rail", str(n), *range(n, 64, 8)) for n in range(8)]
+POSITIONS = [place("mesh", f"{n} of mesh_pp", *range(16 * n, 16 * n + 16)) for n in range(4)]
+PLACES = (*HOSTS, *STAGES, *RAILS, *POSITIONS)
 
 
-def said(costs: dict[int, float], together_ms: float, places=(*HOSTS, *STAGES, *RAILS), cause="slow_compute"):
+def said(costs: dict[int, float], together_ms: float, places=PLACES, cause="slow_compute"):
     """The verdict on a job of 64 ranks and 100 ms a step; rank -> what it costs once the others are mended."""
     suspects = [
         Suspect(
@@ -41,6 +43,7 @@ def said(costs: dict[int, float], together_ms: float, places=(*HOSTS, *STAGES, *
         (range(8, 13), "5 of the 8 ranks of host gpu1 (8-12)"),
         (range(3, 64, 4), "All 16 ranks of process group mesh_dp (3 to 63, every 4th)"),
         (range(5, 64, 8), "All 8 ranks with local rank 5 (5 to 61, every 8th)"),
+        (range(16, 32), "All 16 ranks at position 1 of mesh_pp (16-31)"),
         ((3, 40, 41), "Ranks 3, 40, 41 together"),
         # three of eight: not most of the host, however unlikely by chance
         ((8, 9, 10), "Ranks 8-10 together"),

@@ -46,4 +46,4 @@ def lost_partners(view: RankView, held: tuple[int, ...], absent: AbstractSet[int
         return [], ""
     group = min(others, key=lambda g: len(g.ranks))
     some = ", ".join(map(str, group.ranks[:8])) + (", ..." if len(group.ranks) > 8 else "")
-    return sorted(absent & set(group.ranks)), f"{group.description or group.name} [{some}]"
+    return sorted(absent & set(group.ranks)), f"{group.title} [{some}]"

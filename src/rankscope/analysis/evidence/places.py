@@ -21,8 +21,9 @@ def find_places(
     Hosts and their parts come first (NUMA nodes, devices joined by NVLink). Process groups that the job named follow
     (``mesh_dp``: the ranks of one stage or of one tensor-parallel position) with a name that no other group has, and
     then the ranks with the same place on every host, which share a switch (a rail): by their network adapter, else by
-    their position. Groups that share their name are last: it does not tell which of them is meant. Of sets with the
-    same ranks the first one is kept.
+    their position. Where groups share their name, as those of a dimension of a mesh do, the ranks with one position in
+    all of them come next (a stage, a tensor-parallel position), and such a group last: its name does not tell which is
+    meant. Of sets with the same ranks the first one is kept.
     """
     usable = sorted(r.rank for r in ranks if r.compute_pct is not None)
     hosts: dict[str, list[int]] = defaultdict(list)
@@ -40,6 +41,7 @@ def find_places(
     if len(hosts) > 1 and len({len(members) for members in hosts.values()}) == 1:
         by_position = enumerate(zip(*hosts.values(), strict=True))
         found += [Place(kind="rail", name=str(position), ranks=sorted(members)) for position, members in by_position]
+    found += _positions(windows)
     found += [place for place in groups if often[place.name] > 1]
     kept: dict[tuple[int, ...], Place] = {}
     for place in found:
@@ -80,3 +82,20 @@ def _groups(windows: Sequence[WindowResult]) -> list[Place]:
         if not c.point_to_point and any(letter.isalpha() for letter in c.name)
     }
     return [Place(kind="group", name=name, ranks=list(members)) for name, members in sorted(named)]
+
+
+def _positions(windows: Sequence[WindowResult]) -> list[Place]:
+    """Return the ranks with one position in each group of a dimension of the job's mesh: groups of one name and size of
+    which no rank is in two, as ``init_device_mesh`` makes and describes them."""
+    dimensions: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for group in {group for window in windows for view in window.views for group in view.trace.groups}:
+        if group.described and len(group.ranks) > 1:
+            dimensions[group.title].add(group.ranks)
+    return [
+        Place(kind="mesh", name=f"{position} of {name}", ranks=sorted(members))
+        for name, groups in sorted(dimensions.items())
+        if len(groups) > 1
+        and len({len(ranks) for ranks in groups}) == 1
+        and len(set().union(*groups)) == sum(map(len, groups))
+        for position, members in enumerate(zip(*groups, strict=True))
+    ]

@@ -205,10 +205,10 @@ def _channel(
     groups, index, peer = view.trace.groups, int(view.trace.collectives.group[row]), view.trace.collectives.peer[row]
     known = [g for g in groups if g.ranks]
     if index >= 0 and groups[index].ranks:
-        ranks, name = groups[index].ranks, groups[index].description or groups[index].name
+        ranks, name = groups[index].ranks, groups[index].title
     elif len({g.ranks for g in known}) == 1:
         # Several groups of the same ranks: the same ranks took part in the same order, whichever group it was.
-        ranks, name = known[0].ranks, known[0].description or known[0].name
+        ranks, name = known[0].ranks, known[0].title
     elif not known:
         size = view.trace.meta.world_size
         ranks, name = memberships.everybody(size) if size else world, "all ranks"

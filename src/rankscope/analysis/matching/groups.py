@@ -16,11 +16,9 @@ import numpy as np
 
 from rankscope.analysis.matching.communicators import Memberships
 from rankscope.analysis.rank.view import RankView
+from rankscope.trace.columns import Group
 
 __all__ = ["GroupNumbers", "number_groups"]
-
-UNDESCRIBED = frozenset({"", "undefined"})
-"""Descriptions that torch writes where the caller gave none."""
 
 MOST_ALIKE = 5
 """Largest number of groups of the same ranks for which all assignments are tried, 5! = 120; beyond it, assignment is
@@ -42,8 +40,7 @@ class _Local:
     """A group as one rank recorded it."""
 
     index: int
-    name: str
-    description: str
+    group: Group
     used_for: Counter[object]
 
 
@@ -58,7 +55,7 @@ def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]], members
             if index >= 0 and groups[index].ranks:
                 same[memberships.sorted(groups[index].ranks)].append(index)
         for ranks, indices in same.items():
-            sharing[ranks][column] = [_Local(i, groups[i].name, groups[i].description, Counter()) for i in indices]
+            sharing[ranks][column] = [_Local(i, groups[i], Counter()) for i in indices]
     for members in sharing.values():
         if max(len(local) for local in members.values()) > 1:
             _number(views, kinds, members, found)
@@ -81,8 +78,8 @@ def _number(
         chosen = _assignment(first, local)
         for group, place in zip(local, chosen, strict=True):
             found.number[column][group.index] = place
-            names = [g.name for g in first]
-            if place < len(first) and group.name in names and names.index(group.name) != place:
+            names = [g.group.name for g in first]
+            if place < len(first) and group.group.name in names and names.index(group.group.name) != place:
                 found.renamed.append(column)
     found.renamed[:] = sorted(set(found.renamed))
 
@@ -104,5 +101,5 @@ def _alike(one: _Local, other: _Local) -> float:
     use."""
     total = max(one.used_for.total(), other.used_for.total(), 1)
     use = (one.used_for & other.used_for).total() / total
-    described = one.description == other.description and one.description not in UNDESCRIBED
-    return 4.0 * use + 2.0 * described + 1.0 * (one.name == other.name)
+    described = one.group.described and one.group.description == other.group.description
+    return 4.0 * use + 2.0 * described + 1.0 * (one.group.name == other.group.name)

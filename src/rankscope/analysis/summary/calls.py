@@ -32,7 +32,7 @@ def call_columns(window: WindowResult, column: int, texts: Texts) -> CallColumns
         ]
         moved = bus_bytes(kind, size, *(np.array([float(n)]) for n in sizes)) if min(sizes) >= 0 else None
         table.kind.append(texts.place(kind))
-        table.group.append(texts.place((known.description or known.name) if known else ""))
+        table.group.append(texts.place(known.title if known else ""))
         table.size.append(size)
         table.dtype.append(texts.place(calls.dtype[row]))
         table.bytes.append(max(sizes))

@@ -1,4 +1,5 @@
-"""Several ranks that delay the job in one way are one set: a host, a process group, a rail, or just these ranks."""
+"""Several ranks that delay the job in one way are one set: a host, a process group, a rail, a position in the mesh, or
+just these ranks."""
 
 from __future__ import annotations
 
@@ -48,6 +49,7 @@ class LateSet:
             "adapter": f"at network adapter {self.place.name}",
             "group": f"of process group {self.place.name}",
             "rail": f"with local rank {self.place.name}",
+            "mesh": f"at position {self.place.name}",
         }
         return f"{some} ranks {where[self.place.kind]} ({some_ranks(self.ranks)})"
 
