@@ -1,42 +1,56 @@
 """Two nodes whose link to the store of the run directory is slow: are steps longer while traces are shipped?
 
-    sudo python benchmarks/slow_store.py [--rate 256kbit] [--steps 4000] [--rounds 3] [--out results.json]
+    sudo python benchmarks/slow_store.py [--rate 256kbit] [--seconds 75] [--rounds 4] [--out results.json]
 
 Each node is a network namespace. Ranks talk over a link of full speed; the store, moto's S3 server in a third
 namespace, is reached over links that ``tc`` limits (token bucket). The job (gloo, DDP, one rank a node) notes when each
-step ends, and this script how many bytes the links to the store carry. A round is the job under torchrun, under
-rankscope with a shared folder, and under rankscope with the store. It goes on with what ``--out`` has. Needs root, ip,
-tc, moto[server], s3fs.
+step ends, and this script when the link of rank 0 to the store carries something.
+
+A round is the job under torchrun, under rankscope with the store, and under torchrun again, as a control. Each period
+of shipping gives a ratio: the median step in it to that of the steps before and after it, for as long, of the same job.
+The controls give the ratio of the same seconds. The interval of a median of ratios is that of the order statistics.
+
+It goes on with what ``--out`` has. Needs root, ip, tc, moto[server], s3fs. However it ends, all processes in the
+namespaces are killed, and the namespaces removed with their links and limits; what a killed one left, the next removes.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
+import itertools
 import json
+import math
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__)
-MODES = ("torchrun", "folder", "store")
+MODES = ("torchrun", "store", "torchrun again")
 SPACES = {name: f"rkslow{name}" for name in "abs"}
-FIRST, ACTIVE = 100, 5
-"""The window."""
+FIRST, ACTIVE, EVERY = 100, 5, 500
+"""Steps: the first window, its length, and from one window to the next."""
 SETTLED = 30
+"""Steps after a window that are not counted, nor are those of the window and before it."""
+DEVICE_S = 0.003
+"""Of a step, in which no core works for the rank: the helper of a node has that much of one."""
 LIMIT_S = 900.0
 """Of a job."""
+LOOK_S = 0.1
 BUSY_BYTES = 1000
-"""In a tenth of a second on the link to the store: more than a handshake."""
+"""Between two looks at the link to the store: more than a handshake."""
+STARTS_S, GAP_S, LEAST_S = 2.0, 2.0, 2.0
+"""Before bytes flow, the process that ships starts; a period has no such gap, and is not shorter."""
 SERVES = """
 import sys
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -46,7 +60,7 @@ server.serve_forever()
 """
 
 
-def job(steps: int, path: Path) -> None:
+def job(seconds: float, path: Path) -> None:
     """Train, and write when each step has ended (seconds, monotonic, the same clock on all nodes of one machine)."""
     import torch
     import torch.distributed as dist
@@ -57,12 +71,17 @@ def job(steps: int, path: Path) -> None:
     dist.init_process_group("gloo")
     model = DistributedDataParallel(nn.Sequential(*(nn.Linear(256, 256) for _ in range(8))))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    ends = []
-    for _ in range(steps):
+    ends, begin = [], time.monotonic()
+    last = torch.zeros(1)
+    while not last:
         model(torch.randn(64, 256)).pow(2).mean().backward()
+        time.sleep(DEVICE_S)
         optimizer.step()
         optimizer.zero_grad()
         ends.append(time.monotonic())
+        if len(ends) % 100 == 0:  # rank 0 decides for both
+            last.fill_(ends[-1] - begin > seconds)
+            dist.broadcast(last, 0)
     path.with_name(f"{path.name}{dist.get_rank()}").write_text(json.dumps(ends))
     del model
     dist.destroy_process_group()
@@ -79,6 +98,7 @@ def within(node: str, *words: str) -> list[str]:
 @contextlib.contextmanager
 def network(rate: str) -> Iterator[None]:
     """a and b on one link, each with a slow one to s."""
+    remove()
     try:
         for space in SPACES.values():
             ip("netns", "add", space)
@@ -95,27 +115,46 @@ def network(rate: str) -> Iterator[None]:
                     subprocess.run(within(node, *shaped.split()), check=True)
         yield
     finally:
-        for space in SPACES.values():
-            subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl+C would leave the rest
+        remove()
+
+
+def remove() -> None:
+    """Remove the namespaces, and all processes in them: launchers, ranks, helpers and the store."""
+    for space in SPACES.values():
+        end_all(space)
+        subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+
+
+def end_all(space: str) -> None:
+    """Kill until none is left: those that are killed may just have started others."""
+    while True:
+        told = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
+        if not told.stdout.split():
+            return
+        for pid in map(int, told.stdout.split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager
 def store() -> Iterator[None]:
-    server = subprocess.Popen(
-        within("s", sys.executable, "-c", SERVES), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        make = "import s3fs; s3fs.S3FileSystem().mkdir('bucket')"
-        env, deadline = os.environ | credentials("a"), time.monotonic() + 600
-        while subprocess.run(
-            within("a", sys.executable, "-c", make), env=env, capture_output=True, check=False
-        ).returncode:
-            if time.monotonic() > deadline:
-                raise SystemExit("no S3 server: pip install 'moto[server]' s3fs")
-        yield
-    finally:
-        server.kill()
-        server.wait()
+    """The server, of the lowest priority: in truth it is on another machine."""
+    words = within("s", "nice", "-n", "19", sys.executable, "-c", SERVES)
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            make = "import s3fs; s3fs.S3FileSystem().mkdir('bucket')"
+            env, deadline = os.environ | credentials("a"), time.monotonic() + 600
+            while subprocess.run(
+                within("a", sys.executable, "-c", make), env=env, capture_output=True, check=False
+            ).returncode:
+                if time.monotonic() > deadline or server.poll() is not None:
+                    raise SystemExit("no S3 server: pip install 'moto[server]' s3fs")
+            yield
+        finally:
+            server.kill()
 
 
 def credentials(node: str) -> dict[str, str]:
@@ -126,108 +165,180 @@ def credentials(node: str) -> dict[str, str]:
 
 
 class Carried:
-    """When the links to the store carried something, as (begin, end) in monotonic seconds, a node."""
+    """When the link of rank 0's node to the store carried something, as (begin, end) in monotonic seconds."""
 
     def __init__(self) -> None:
-        self.busy: dict[str, list[tuple[float, float]]] = {"a": [], "b": []}
-        self.bytes = {"a": 0, "b": 0}
+        self.busy: list[tuple[float, float]] = []
+        self.bytes = 0
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._watch, args=(node,)) for node in "ab"]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
 
-    def _watch(self, node: str) -> None:
-        reads = "while cat /sys/class/net/rks/statistics/tx_bytes; do sleep 0.1; done"
-        with subprocess.Popen(within(node, "sh", "-c", reads), stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            before, began = None, time.monotonic()
-            for line in process.stdout:
-                now, count = time.monotonic(), int(line)
-                if before is not None and count - before > BUSY_BYTES:
-                    self.busy[node].append((began, now))
-                    self.bytes[node] += count - before
-                before, began = count, now
-                if self._over.is_set():
-                    process.kill()
+    def _watch(self) -> None:
+        with subprocess.Popen(within("a", "sleep", "infinity")) as within_a:
+            try:
+                before, began = None, time.monotonic()
+                while not self._over.wait(LOOK_S):
+                    now, count = time.monotonic(), _sent(within_a.pid)
+                    if before is not None and count - before > BUSY_BYTES:
+                        self.busy.append((began, now))
+                        self.bytes += count - before
+                    before, began = count, now
+            finally:
+                within_a.kill()
 
     def close(self) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
 
 
-def launch(mode: str, number: int, steps: int, folder: Path) -> dict[str, Any]:
-    """One job; the step times of rank 0, and of them those while its node shipped."""
-    place = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", f"{mode}{number}", "--rdzv-backend", "c10d"]
+def _sent(pid: int) -> int:
+    """Bytes that the namespace of a process has sent to the store (proc_pid_net(5))."""
+    lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
+    return next((int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("rks:")), 0)
+
+
+def launch(mode: str, number: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """One job: when the steps of rank 0 ended, and when its node shipped, in seconds from the first step's end."""
+    place = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", f"job{number}", "--rdzv-backend", "c10d"]
     place += ["--rdzv-endpoint", "10.78.1.1:29555"]
-    where = {"folder": str(folder / "run"), "store": f"s3://bucket/run{number}"}.get(mode, "")
-    settings = [f"run.dir={where}", "analysis.enabled=false"]
-    settings += [f"schedule.skip_first={FIRST}", f"schedule.active={ACTIVE}"]
+    settings = [f"run.dir=s3://bucket/run{number}", "analysis.enabled=false", f"schedule.skip_first={FIRST}"]
+    settings += [f"schedule.active={ACTIVE}", f"schedule.every={EVERY}", "budget.windows=1000"]
     ours = [word for setting in settings for word in ("-S", setting)]
-    launcher = ["torch.distributed.run"] if mode == "torchrun" else ["rankscope", "run", *ours]
-    script = [str(HERE), "--job", str(folder / "ends"), "--steps", str(steps)]
+    launcher = ["rankscope", "run", *ours] if mode == "store" else ["torch.distributed.run"]
+    script = [str(HERE), "--job", str(folder / "ends"), "--seconds", str(seconds)]
     carried, processes = Carried(), []
-    for node, device in (("a", "rkb"), ("b", "rka")):
-        env = os.environ | credentials(node) | {"GLOO_SOCKET_IFNAME": device, "OMP_NUM_THREADS": "1"}
-        with (folder / f"{node}.log").open("w") as log:
-            own = ["--rdzv-conf", f"is_host={int(node == 'a')}", "--local-addr", f"10.78.1.{'ab'.index(node) + 1}"]
-            words = [sys.executable, "-m", *launcher, *place, *own, *script]
-            processes.append(subprocess.Popen(within(node, *words), env=env, stdout=log, stderr=log))
     try:
+        for node, device in (("a", "rkb"), ("b", "rka")):
+            env = os.environ | credentials(node) | {"GLOO_SOCKET_IFNAME": device, "OMP_NUM_THREADS": "1"}
+            env["TMPDIR"] = str(folder)
+            with (folder / f"{node}.log").open("w") as log:
+                own = ["--rdzv-conf", f"is_host={int(node == 'a')}", "--local-addr", f"10.78.1.{'ab'.index(node) + 1}"]
+                words = [sys.executable, "-m", *launcher, *place, *own, *script]
+                processes.append(subprocess.Popen(within(node, *words), env=env, stdout=log, stderr=log))
         codes = [process.wait(LIMIT_S) for process in processes]
     finally:
         carried.close()
-        for process in processes:
-            process.kill()
+        for node in "ab":
+            end_all(SPACES[node])
     if any(codes):
         raise SystemExit(f"{mode}: {codes}\n" + "".join((folder / f"{n}.log").read_text()[-3000:] for n in "ab"))
     ends = json.loads((folder / "ends0").read_text())
-    took = [(1e3 * (end - begin), begin, end) for begin, end in pairwise(ends)]
-    after = took[FIRST + ACTIVE + SETTLED :]
-    shipping = [ms for ms, begin, end in after if any(b < end and begin < e for b, e in carried.busy["a"])]
-    return {
-        "mode": mode, "steps": len(after), "before": [ms for ms, _, _ in took[SETTLED:FIRST - 5]],
-        "after": [ms for ms, _, _ in after], "shipping": shipping, "bytes": carried.bytes["a"],
-    }  # fmt: skip
+    busy = [(begin - ends[0], end - ends[0]) for begin, end in carried.busy]
+    return {"mode": mode, "ends": [end - ends[0] for end in ends], "busy": busy, "bytes": carried.bytes}
+
+
+Period = tuple[float, float]
+"""Begin and end, in seconds from the first step."""
+
+
+def periods(busy: Sequence[Period], last: float) -> list[Period]:
+    """Return the periods of shipping that lie within the job."""
+    found: list[list[float]] = []
+    for begin, end in busy:
+        if found and begin - found[-1][1] < GAP_S:
+            found[-1][1] = end
+        else:
+            found.append([begin, end])
+    whole = [(begin - STARTS_S, min(end, last)) for begin, end in found]
+    return [(begin, end) for begin, end in whole if begin > 0 and end - begin - STARTS_S > LEAST_S]
+
+
+def counted(job: dict[str, Any]) -> list[tuple[float, float]]:
+    """Return end and milliseconds of the steps that count: beside no window, in whatever mode."""
+    ends = job["ends"]
+    steps = [(end, 1e3 * (end - begin)) for begin, end in itertools.pairwise(ends)]
+    around = range(-5, ACTIVE + SETTLED)
+    return [
+        step for n, step in enumerate(steps) if n > SETTLED and (n - FIRST) % EVERY not in (a % EVERY for a in around)
+    ]
+
+
+def ratio(job: dict[str, Any], period: Period, others: Sequence[Period]) -> float | None:
+    """Return the median step within a period to that of as long before and after it, without other periods."""
+    begin, end = period
+    length, steps = end - begin, counted(job)
+    inside = [ms for at, ms in steps if begin < at <= end]
+    beside = [
+        ms
+        for at, ms in steps
+        if begin - length < at <= end + length and not any(one < at <= other for one, other in others)
+    ]
+    return statistics.median(inside) / statistics.median(beside) if min(len(inside), len(beside)) > 50 else None
+
+
+def interval(values: Sequence[float]) -> str:
+    """Return the median, and the narrowest interval of order statistics that holds it with 95 %, or its confidence."""
+    ordered, count = sorted(values), len(values)
+    if count < 2:
+        return ", ".join(f"{v:.3f}" for v in ordered) or "-"
+    outside, cut = 2 * 0.5**count, 0
+    while cut + 1 < count // 2 and outside + 2 * math.comb(count, cut + 1) * 0.5**count <= 0.05:
+        cut += 1
+        outside += 2 * math.comb(count, cut) * 0.5**count
+    return (
+        f"{statistics.median(ordered):.3f} ({ordered[cut]:.3f} to {ordered[-1 - cut]:.3f}, {1 - outside:.0%}, {count})"
+    )
 
 
 def show(results: list[dict[str, Any]]) -> None:
-    def cell(values: list[float]) -> str:
-        if len(values) < 20:
-            return f"({len(values)} steps)"
-        parts = statistics.quantiles(values, n=20)
-        return f"{statistics.median(values):.2f}, {parts[-1]:.2f} ({len(values)})"
-
+    """Print the ratios of periods, and those of whole jobs to the first torchrun of their round."""
+    within_jobs: dict[str, list[float]] = {mode: [] for mode in MODES}
+    whole_jobs: dict[str, list[float]] = {mode: [] for mode in MODES[1:]}
+    shipped_s = sent = 0.0
+    for place in range(0, len(results) - len(MODES) + 1, len(MODES)):
+        own = {job["mode"]: job for job in results[place : place + len(MODES)]}
+        shipping = periods(own["store"]["busy"], own["store"]["ends"][-1])
+        shipped_s += sum(end - begin for begin, end in shipping)
+        sent += own["store"]["bytes"]
+        for mode, job in own.items():
+            within_jobs[mode] += [r for period in shipping if (r := ratio(job, period, shipping)) is not None]
+        usual = {mode: statistics.median(ms for _, ms in counted(job)) for mode, job in own.items()}
+        print(", ".join(f"{mode} {ms:.2f} ms" for mode, ms in usual.items()))
+        for mode in whole_jobs:
+            whole_jobs[mode].append(usual[mode] / usual[MODES[0]])
     print(
-        "| median, 95th percentile of a step, ms (steps) | before the window | after it | while its node ships | kB |"
+        f"shipping for {shipped_s:.0f} s, {sent / 1e3:.0f} kB of rank 0's node; medians (interval, confidence, number)"
     )
-    print("| --- | --- | --- | --- | --- |")
+    print("\n| | step while shipping / beside | step of the job / under torchrun |\n| --- | --- | --- |")
     for mode in MODES:
-        for one in (r for r in results if r["mode"] == mode):
-            cells = [cell(one[key]) for key in ("before", "after", "shipping")]
-            print(f"| {mode} | {' | '.join(cells)} | {one['bytes'] / 1e3:.0f} |")
+        print(
+            f"| {mode} | {interval(within_jobs[mode])} | {interval(whole_jobs[mode]) if mode in whole_jobs else ''} |"
+        )
+
+
+def stop(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", default="256kbit")
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=75.0, help="of training, a job")
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("slow_store.json"))
     parser.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
-        job(args.steps, args.job)
+        job(args.seconds, args.job)
         return 0
     if os.geteuid() or not shutil.which("tc"):
         raise SystemExit("this needs root, ip and tc")
-    results = json.loads(args.out.read_text()) if args.out.exists() else []
-    with network(args.rate), store():
-        for number in range(len(results), len(MODES) * args.rounds):
-            with tempfile.TemporaryDirectory() as folder:
-                results.append(launch(MODES[number % len(MODES)], number, args.steps, Path(folder)))
-            args.out.write_text(json.dumps(results))
-            print(f"{results[-1]['mode']} measured", file=sys.stderr)
+    with HERE.open() as own:
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit("another one runs, with the same namespaces") from None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, stop)
+        results = json.loads(args.out.read_text()) if args.out.exists() else []
+        if len(results) < len(MODES) * args.rounds:
+            with network(args.rate), store():
+                for place in range(len(results), len(MODES) * args.rounds):
+                    with tempfile.TemporaryDirectory() as folder:
+                        results.append(launch(MODES[place % len(MODES)], place, args.seconds, Path(folder)))
+                    args.out.write_text(json.dumps(results))
+                    print(f"{results[-1]['mode']} measured", file=sys.stderr)
     show(results)
     return 0
 
