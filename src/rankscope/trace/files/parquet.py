@@ -40,6 +40,8 @@ _SUM = b"rankscope.sum"
 _PLAIN = {**EVENT_DTYPES, "launch": np.int32, "step": np.int32}
 del _PLAIN["name"], _PLAIN["shape"]
 _TEXTS = ("name", "shape", "collective", "comms_id", "dtype", "pieces")
+_ASCENDING = ("start", "position", "external_id")
+"""Columns that mostly ascend: stored as differences, they make a trace an eighth smaller, in less time."""
 _CALLS = {"group": np.int32, "seq": np.int64, "in_elements": np.int64, "out_elements": np.int64, "peer": np.int32}
 
 
@@ -61,6 +63,7 @@ def write_columns(trace: RankTrace, target: str | BinaryIO, key: bytes) -> None:
         compression="zstd",
         compression_level=1,
         use_dictionary=list(_TEXTS),
+        column_encoding=dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
         dictionary_pagesize_limit=64 << 20,
         row_group_size=1 << 24,
         write_statistics=["start", "step", "category"],
