@@ -2,22 +2,25 @@
 
 The first :data:`KEPT` bytes stay in memory: most jobs have no more. Later columns are copied to files without a name in
 the folder for temporary files (``TMPDIR``) and accessed as memory that the system can take away and read again. Most of
-the analysis works on one rank after the other. A thread releases all pages many times a second, so that those of a few
-ranks are held. Where there is no room for such files, columns stay in memory.
+the analysis works on one rank after the other. A thread looks many times a second and releases all pages if there are
+many, so that those of a few ranks are held. Where there is no room for such files, columns stay in memory.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +40,12 @@ _SPARED = 0.1
 _ALIGNED = 64
 
 Array = TypeVar("Array", bound=NDArray[Any])
-_EVERY_S = 0.05
-"""Pages are mapped at about 2 GB/s, so that some 100 MB are held."""
+_EVERY_S = 0.02
+"""Pages are mapped at about 2 GB/s, so that between two looks some 40 MB are."""
+_HELD = 96 << 20
+"""Bytes of files, with those of the libraries that are loaded, from which pages are released. Each release costs the
+mapping of what is accessed next."""
+_STATM = Path("/proc/self/statm")
 _ADDING = threading.Lock()
 _MAPPED: WeakSet[mmap.mmap] = WeakSet()
 
@@ -49,6 +56,7 @@ class Scratch:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._file: mmap.mmap | None = None
+        self._descriptor = -1
         self._end, self._size, self._full = 0, _FILE, False
 
     def take(self, *tables: Events | PythonCalls | Collectives) -> None:
@@ -60,19 +68,22 @@ class Scratch:
 
     def keep(self, column: Array) -> Array:
         """Return a column with the same values; the argument itself as long as memory is used."""
-        moved: Any = self._moved(len(column), column.dtype)
-        if moved is None:
-            return column
-        moved[:] = column
-        return moved  # type: ignore[no-any-return]
+        moved = self._moved(len(column), column.dtype, (column,))
+        return column if moved is None else moved  # type: ignore[return-value]
 
-    def empty(self, count: int, kind: Any) -> NDArray[Any]:
-        """Return a column of ``count`` undefined values."""
-        moved = self._moved(count, np.dtype(kind))
-        return np.empty(count, kind) if moved is None else moved
+    def joined(self, count: int, kind: Any, pieces: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        """Return the concatenation of ``pieces``, which have ``count`` values of one kind in all."""
+        moved = self._moved(count, np.dtype(kind), pieces)
+        if moved is not None:
+            return moved
+        whole, end = np.empty(count, kind), 0
+        for piece in pieces:
+            whole[end : end + len(piece)] = piece
+            end += len(piece)
+        return whole
 
-    def _moved(self, count: int, kind: np.dtype[Any]) -> NDArray[Any] | None:
-        """Return room for a column in a file; None if it is to be in memory."""
+    def _moved(self, count: int, kind: np.dtype[Any], pieces: Iterable[NDArray[Any]]) -> NDArray[Any] | None:
+        """Return the column that consists of ``pieces`` in a file; None if it is to be in memory."""
         size = count * kind.itemsize
         if size <= self._kept:
             self._kept -= size
@@ -81,11 +92,14 @@ class Scratch:
         if self._file is None or self._end + size > len(self._file):
             if self._full:
                 return None
-            self._file, self._end = _new_file(max(size, self._size)), 0
-            self._size = min(2 * self._size, _LARGEST_FILE)
+            self._file, self._descriptor = _new_file(max(size, self._size)) or (None, -1)
+            self._end, self._size = 0, min(2 * self._size, _LARGEST_FILE)
         if self._file is None:
             self._full = True
             return None
+        end = self._end
+        for piece in pieces:
+            end = _write(self._descriptor, np.ascontiguousarray(piece, kind), end)
         found = np.frombuffer(self._file, kind, count, self._end)
         self._end += -(-size // _ALIGNED) * _ALIGNED
         return found
@@ -109,8 +123,19 @@ def give_back() -> None:
         trim(0)
 
 
-def _new_file(size: int) -> mmap.mmap | None:
-    """Return a file of its own as memory; None if there is no room for it, or the system cannot take its pages away."""
+def _write(descriptor: int, values: NDArray[Any], place: int) -> int:
+    """Write values at a place of a file, and return the place behind them. A write by the system costs a fifth of one
+    to the mapped file, of which each new page is a fault."""
+    left = values.reshape(-1).view(np.uint8).data
+    while left:
+        written = os.pwrite(descriptor, left, place)
+        left, place = left[written:], place + written
+    return place
+
+
+def _new_file(size: int) -> tuple[mmap.mmap, int] | None:
+    """Return a file of its own as memory, and its descriptor, which lives as long; None if there is no room for it, or
+    the system cannot take its pages away."""
     if not hasattr(mmap, "MADV_DONTNEED") or not hasattr(os, "posix_fallocate"):
         return None
     try:
@@ -121,18 +146,29 @@ def _new_file(size: int) -> mmap.mmap | None:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # without it, a full disk would end the process at a write
             found = mmap.mmap(file.fileno(), size)
+            descriptor = os.dup(file.fileno())
     except OSError:
         return None
+    finalize(found, os.close, descriptor)
     with _ADDING:
         first = not _MAPPED
         _MAPPED.add(found)
     if first:
         threading.Thread(target=_release_often, name="rankscope-scratch", daemon=True).start()
-    return found
+    return found, descriptor
 
 
 def _release_often() -> None:
     """Release pages while there are scratch files. Those in use are mapped again when they are accessed next."""
     while _MAPPED:
         time.sleep(_EVERY_S)
-        release()
+        if _held() > _HELD:
+            release()
+
+
+def _held() -> float:
+    """Return the bytes of files that this process has mapped; infinite where the system does not say."""
+    try:
+        return int(_STATM.read_bytes().split()[2]) * mmap.PAGESIZE
+    except (OSError, ValueError, IndexError):
+        return math.inf

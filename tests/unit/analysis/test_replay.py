@@ -13,7 +13,7 @@ from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
 from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.device_rank import _without_rounding
 from rankscope.analysis.replay.graph import Builder, Work, _sorted
-from rankscope.analysis.replay.longest_path import Levels, by_node
+from rankscope.analysis.replay.longest_path import Levels, by_node, level_of, ranges
 from rankscope.analysis.stragglers.cost import sign_flip
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.analysis.windows.replay import MAX_REPLAY_ERROR
@@ -74,6 +74,7 @@ def test_edges_that_point_back_in_time_are_left_out() -> None:
 def test_by_levels_and_by_node_the_times_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any graph: 200 nodes, up to four edges each from earlier ones, some nodes fixed; in several blocks of levels."""
     monkeypatch.setattr(longest_path, "EDGES_AT_ONCE", 100)
+    monkeypatch.setattr(longest_path, "LEAST_AT_ONCE", 16)
     rng = np.random.default_rng(3)
     count = rng.integers(0, 5, 200)
     count[0] = 0
@@ -81,12 +82,21 @@ def test_by_levels_and_by_node_the_times_are_the_same(monkeypatch: pytest.Monkey
     source = np.concatenate([rng.integers(0, n, c) for n, c in enumerate(count) if n]).astype(np.int32)
     weight = rng.normal(10.0, 5.0, len(source))
     known, fixed = rng.normal(0.0, 100.0, 200), rng.random(200) < 0.1
-    levels = Levels.of(first, source, fixed)
-    assert len(levels.blocks) > 1
-    assert sum(len(steps) for _, _, steps in levels.blocks) > 4
-    assert levels.run(weight - 3.0, np.full(len(weight), 3.0), known).tolist() == pytest.approx(
-        by_node(first, source, weight, known, fixed).tolist()
-    )
+    level = level_of(first, source, fixed, 0)
+    order = np.argsort(level, kind="stable")
+    edges, place = ranges(first[order], count[order]), np.argsort(order)
+    by_level = np.concatenate(([0], np.cumsum(count[order])))
+    levels = Levels(by_level, place[source[edges]], np.cumsum([0, *np.bincount(level)]).tolist())
+    assert len(levels.bounds) > 5
+    found = levels.run(weight[edges] - 3.0, np.full(len(weight), 3.0), known[order])
+    assert found[place].tolist() == pytest.approx(by_node(first, source, weight, known, fixed).tolist())
+
+
+def test_the_level_of_a_node_is_above_those_of_all_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 -> 1 -> 2, 0 -> 2, 2 -> 3 (fixed) -> 4; two nodes at a time."""
+    monkeypatch.setattr(longest_path, "LEAST_AT_ONCE", 2)
+    first, source = np.array([0, 0, 1, 3, 4, 5]), np.array([0, 0, 1, 2, 3], np.int32)
+    assert level_of(first, source, np.array([False, False, False, True, False]), 0).tolist() == [0, 1, 2, 0, 1]
 
 
 @pytest.mark.data

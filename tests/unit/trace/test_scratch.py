@@ -61,6 +61,7 @@ def test_a_thread_releases_pages_as_long_as_there_is_a_file(monkeypatch: pytest.
             enough.set()
 
     monkeypatch.setattr(scratch, "_EVERY_S", 0.001)
+    monkeypatch.setattr(scratch, "_HELD", 0)
     monkeypatch.setattr(scratch, "_MAPPED", WeakSet())
     monkeypatch.setattr(scratch, "release", release)
     moved = Scratch(kept=0).keep(COLUMN)

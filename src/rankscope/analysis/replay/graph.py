@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankscope.analysis.replay.longest_path import Levels, by_node
+from rankscope.analysis.replay.longest_path import Levels, by_node, level_of, ranges
 from rankscope.trace.scratch import Array, Scratch
 
 __all__ = ["Builder", "Graph", "Stops", "Work"]
@@ -70,7 +70,8 @@ class Stops:
 
 @dataclass(slots=True)
 class Graph:
-    """Nodes in an order in which every edge points forward. The edges into node i are ``first[i]:first[i + 1]``."""
+    """Nodes in an order in which every edge points forward: by time, of many ranks by level (:mod:`longest_path`). The
+    edges into node i are ``first[i]:first[i + 1]``."""
 
     recorded: F64
     """Recorded time of each node, in ns of the aligned clock."""
@@ -105,7 +106,8 @@ class Graph:
     dropped: int = 0
     """Number of edges left out because they pointed backwards in time."""
 
-    _levels: Levels | None = None
+    levels: Levels | None = None
+    """Where the nodes are sorted by level."""
     _unchanged: F64 | None = None
 
     def replay(self, work: F64 | None = None) -> F64:
@@ -121,11 +123,9 @@ class Graph:
         return self._unchanged
 
     def _replayed(self, work: F64) -> F64:
-        if self.owner.max(initial=0) < WIDE:
+        if self.levels is None:
             return by_node(self.first, self.source, self.base + work, self.recorded, self.fixed)
-        if self._levels is None:
-            self._levels = Levels.of(self.first, self.source, self.fixed)
-        return self._levels.run(self.base, work, self.recorded)
+        return self.levels.run(self.base, work, self.recorded)
 
     def transfers(self) -> tuple[I64, I64]:
         """Return the edges that carry transfers, and for each the member of a matched call that ends with it; -1 for
@@ -176,6 +176,8 @@ class Builder:
     count: int = 0
     """Number of nodes so far, which is the provisional number of the next."""
     residual: float = 0.0
+    ranks: int = 0
+    """One more than the largest column of a rank that owns an edge."""
     _nodes: list[tuple[F64, NDArray[np.int8], NDArray[np.bool_]]] = field(default_factory=list)
     _edges: list[tuple[I32, I32, F64, F64, NDArray[np.int8], I32, I32]] = field(default_factory=list)
     _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
@@ -218,6 +220,7 @@ class Builder:
             array: NDArray[Any] = np.asarray(values, kind)
             return self._pieces.keep(array) if array.shape == (size,) else np.broadcast_to(array, size)
 
+        self.ranks = max(self.ranks, int(np.max(owner, initial=-1)) + 1)
         self._edges.append(
             (
                 column(target, np.int32),
@@ -259,12 +262,11 @@ class Builder:
         order = _sorted(time, _depth(time, rise, source, target), rise).astype(np.int32)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        recorded, pinned = graph.keep(time[order]), pinned[order]
+        recorded, pinned = time[order], pinned[order]
         del time, rise, order
         target = place[target]
         source = place[source]
         backward = source >= target
-        source = self._pieces.keep(source)
         if backward.any():
             forward = np.flatnonzero(~backward).astype(np.int32)
             kept = forward[np.argsort(target[forward], kind="stable")]
@@ -272,17 +274,31 @@ class Builder:
             kept = np.argsort(target, kind="stable").astype(np.int32)
         into = np.bincount(target[kept] if len(kept) < count else target, minlength=len(place))
         del target, backward
-        source = graph.keep(source[kept])
+        source, first = source[kept], np.concatenate(([0], np.cumsum(into)))
+        bounds: list[int] | None = None
+        if self.ranks > WIDE:
+            level = level_of(first, source, pinned, self.ranks)
+            bounds = np.cumsum(np.concatenate(([0], np.bincount(level)))).tolist()
+            narrow = level.astype(np.uint16) if len(bounds) < 1 << 16 else level  # sorted by radix
+            order = np.argsort(narrow, kind="stable").astype(np.int32)
+            del level, narrow
+            edges = ranges(first[order].astype(np.int32), into[order].astype(np.int32))
+            kept, source = kept[edges], source[edges]
+            del edges
+            moved = np.empty(len(order), np.int32)
+            moved[order] = np.arange(len(order), dtype=np.int32)
+            place, source = moved[place], moved[source]
+            recorded, pinned, first = recorded[order], pinned[order], np.concatenate(([0], np.cumsum(into[order])))
+            del order, moved
+        recorded, first, source = graph.keep(recorded), graph.keep(first), graph.keep(source)
 
         def column() -> NDArray[Any]:
             """Return the next column, for the edges that are kept, in their order."""
             pieces = columns.pop(0)
-            whole = np.concatenate(pieces, out=self._pieces.empty(count, pieces[0].dtype))
+            whole = self._pieces.joined(count, pieces[0].dtype, pieces)
             pieces.clear()
-            found = graph.empty(len(kept), whole.dtype)
-            for begin in range(0, len(kept), AT_ONCE):
-                np.take(whole, kept[begin : begin + AT_ONCE], out=found[begin : begin + AT_ONCE], mode="clip")
-            return found
+            blocks = (kept[begin : begin + AT_ONCE] for begin in range(0, len(kept), AT_ONCE))
+            return graph.joined(len(kept), whole.dtype, (whole[block] for block in blocks))
 
         device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
         nowhere = (np.empty(0, np.int32), *(np.empty(0, np.int64) for _ in range(3)))
@@ -290,7 +306,7 @@ class Builder:
         return Graph(
             recorded=recorded,
             fixed=pinned,
-            first=graph.keep(np.concatenate(([0], np.cumsum(into)))),
+            first=first,
             source=source,
             base=column(),
             work=column(),
@@ -306,4 +322,5 @@ class Builder:
             stops=Stops(owners, events, place[asked], place[done]),
             residual_ns=self.residual,
             dropped=count - len(kept),
+            levels=None if bounds is None else Levels(first, source, bounds),
         )
