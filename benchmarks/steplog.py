@@ -1,15 +1,16 @@
 """Cost of the step log, in time and in bytes.
 
-    python benchmarks/steplog.py [--steps 2000] [--ms 20] [--read-pairs 12] [--hours 10] [--cuda]
+    python benchmarks/steplog.py [--rounds 60] [--block 50] [--ms 20] [--read-rounds 12] [--hours 10] [--cuda]
 
-One process trains in blocks of 4 steps, in turns without and with all that the agent does in a step that is not
-recorded (ABBA: marks at forward and backward, counts of the scheduler, the entry; with ``--cuda`` also five events of
-the device). The figure is the median over pairs of blocks of the ratio of their median steps, and of the CPU time of
-the thread. Each step sleeps for one time, by which bare steps take ``--ms``, so that whatever the log does makes a step
-longer. Then blocks are as long as the time between two reads of torch's flight recorder at the default share of the
-time, so that each block with the log has one read; the figure is the median over ``--read-pairs`` pairs of the ratio of
-their whole durations. Each step has five collectives in a group of one rank. Weights are compared bit by bit. Last, so
-many hours of steps of a log-normal length, with one in a hundred much longer, are logged, drained and placed.
+One process trains in blocks of steps, three in a round, in changing order: with all that the log does in a step that is
+not recorded (marks at forward and backward, counts of the scheduler, the entry; with ``--cuda`` also events of the
+device), without it, and again without it. The figure is the median over rounds of the ratio of the duration of whole
+blocks, which contain what is done every half second, and the same of the CPU time of the thread; the ratio of the two
+blocks without the log is the control, and says what this machine can resolve. A bare step takes ``--ms``, once most of
+it asleep and once computing throughout. In the third part blocks are as long as the time between two reads of torch's
+flight recorder at the default share of the time, so that each block with the log has one read. Each step has five
+collectives in a group of one rank. Weights are compared bit by bit. Last, so many hours of steps of a log-normal
+length, with one in a hundred much longer, are logged, drained and placed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import torch.distributed as dist
 from torch import nn
 
 from rankscope.agent.backends.call_notes import recorded_calls
-from rankscope.agent.steps import phases, step_log
+from rankscope.agent.steps import step_log
 from rankscope.agent.steps.call_times import CallTimes
 from rankscope.agent.steps.device_times import DeviceTimes
 from rankscope.agent.steps.step_log import StepLog
@@ -40,19 +41,13 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
 from rankscope.statistics.step_time import StepTimeEstimate
 
-BLOCK = 4
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument(
-        "--ms",
-        type=float,
-        default=20.0,
-        help="length of a bare step, most of which it sleeps",
-    )
-    parser.add_argument("--read-pairs", type=int, default=12, help="each takes twice the time between two reads")
+    parser.add_argument("--rounds", type=int, default=60, help="of three blocks, for each kind of step")
+    parser.add_argument("--block", type=int, default=50, help="steps of a block")
+    parser.add_argument("--ms", type=float, default=20.0, help="length of a bare step")
+    parser.add_argument("--read-rounds", type=int, default=12, help="each takes three times the time between two reads")
     parser.add_argument("--hours", type=float, default=10.0, help="0 leaves this part out")
     parser.add_argument("--cuda", action="store_true", help="train on a GPU, with its times in the log")
     options = parser.parse_args()
@@ -65,12 +60,16 @@ def main() -> None:
         log = StepLog(Path(folder) / "ring", device)
         log.clock.follow()
         training = Training(options.cuda)
-        training.settle(options.ms)
+        print(f"{'calls alone, us a step':66} {_alone(log)}")
+        print(f"{'looking for windows, us a step: rank 0, others':66} {_looking(Path(folder))}")
+        for asleep in (True, False):
+            training.settle(options.ms, asleep=asleep)
+            name = f"{options.ms:g} ms, {'most of it asleep' if asleep else 'computing throughout'}"
+            _compared(f"steps of {name}", training, _fresh(folder, device), None, options.block, options.rounds)
+        training.settle(options.ms, asleep=True)
+        if options.read_rounds:
+            _with_reads(training, _fresh, Path(folder), device, options.read_rounds)
         for row in (
-            ("calls alone, us a step", _alone(log)),
-            ("looking for windows, us a step: rank 0, others", _looking(Path(folder))),
-            *_paired(training, StepLog(Path(folder) / "other ring", device), options.steps),
-            *_with_reads(training, StepLog(Path(folder) / "third ring", device), options.read_pairs, Path(folder)),
             *_bit_identical(training.cuda, log),
             *_reading(training),
             *(_bytes(Path(folder), options.hours, options.ms) if options.hours else ()),
@@ -79,12 +78,17 @@ def main() -> None:
         dist.destroy_process_group()
 
 
+def _fresh(folder: str | Path, device: DeviceTimes | None, **more) -> StepLog:
+    return StepLog(Path(folder) / f"ring {time.monotonic_ns()}", device, **more)
+
+
 def _logged(log: StepLog, turns: int) -> None:
     for _ in range(turns):
         log.mark("forward")
         log.mark("backward")
         log.mark("backward_ended")
         log.step(False, 0)
+    log.flush()
 
 
 def _alone(log: StepLog, turns: int = 50) -> str:
@@ -124,14 +128,23 @@ class Training:
         self.model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256)).to(where)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
         self.batch, self.bucket = torch.randn(32, 256).to(where), torch.ones(8, device=where)
-        self.rest_s = 0.0
+        self.rest_s, self.work = 0.0, 0
+        self.square = torch.randn(256, 256)
 
-    def settle(self, ms: float) -> None:
-        """Sleep in each step, so that a bare one takes this long."""
+    def settle(self, ms: float, *, asleep: bool) -> None:
+        """Sleep or multiply in each step, so that a bare one takes this long."""
+        self.rest_s, self.work = 0.0, 0
         for _ in range(20):
             self.step(None)
-        bare = statistics.median(_timed(functools.partial(self.step, None)) for _ in range(100))
-        self.rest_s = max(ms / 1e3 - bare, 1e-6)
+        rest = ms / 1e3 - statistics.median(_timed(functools.partial(self.step, None)) for _ in range(100))
+        if asleep:
+            self.rest_s = max(rest, 1e-6)
+            return
+        one = statistics.median(_timed(self._multiply) for _ in range(200))
+        self.work = max(round(rest / one), 0)
+
+    def _multiply(self) -> None:
+        torch.mm(self.square, self.square)
 
     def step(self, log: StepLog | None, calls: CallTimes | None = None) -> None:
         if log is not None:
@@ -148,59 +161,68 @@ class Training:
         self.optimizer.zero_grad()
         if self.cuda:
             loss.item()
+        for _ in range(self.work):
+            self._multiply()
         if log is not None:
             log.step(False, 0)
-        if log is not None and calls is not None:
-            calls.note(log.steps - 1, time.perf_counter_ns(), log.phases.backwards())
-            calls.read_if_due()
+            if calls is not None and log.steps % calls.every == 0:
+                log.flush()
+                calls.read_if_due()
         if self.rest_s:
             time.sleep(self.rest_s)
 
 
-def _paired(training: Training, log: StepLog, steps: int):
+ORDERS = ((0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1), (1, 0, 2), (2, 0, 1))
+"""Of the blocks of a round: 0 has the log, 1 and 2 have not."""
+
+
+def _compared(
+    name: str, training: Training, log: StepLog, calls: CallTimes | None, block: int, rounds: int, before=lambda: None
+) -> None:
+    """Print what blocks with the log take by those without, and these by each other."""
     log.clock.follow()
-    ratios, extra = [], []
-    for pair in range(steps // (2 * BLOCK)):
-        found = {}
-        for logged in (True, False) if pair % 2 else (False, True):
-            used, cpu = (log if logged else None), time.thread_time_ns()
-            took = [_timed(functools.partial(training.step, used)) for _ in range(BLOCK)]
-            found[logged] = statistics.median(took), (time.thread_time_ns() - cpu) / BLOCK / 1e3
-        ratios.append(found[True][0] / found[False][0])
-        extra.append(found[True][1] - found[False][1])
-    yield f"step with the log by that without, median of {len(ratios)} pairs", _median_and_error(ratios)
-    quarters = statistics.quantiles(extra, n=4)
-    yield "CPU time more, us a step: median (quartiles)", f"{quarters[1]:.0f} ({quarters[0]:.0f} to {quarters[2]:.0f})"
+    wall: list[list[float]] = [[], [], []]
+    cpu: list[list[float]] = [[], [], []]
+    for _ in range(block):
+        training.step(log, calls)  # how often the counters are read is settled
+    for number in range(rounds):
+        for kind in ORDERS[number % len(ORDERS)]:
+            used = log if kind == 0 else None
+            if used is not None:
+                before()
+            begun, ran = time.perf_counter(), time.thread_time_ns()
+            for _ in range(block):
+                training.step(used, calls)
+            wall[kind].append((time.perf_counter() - begun) / block)
+            cpu[kind].append((time.thread_time_ns() - ran) / block / 1e3)
+    print(f"{name}: {rounds} rounds of blocks of {block:,} steps; the step's clock is read in one of {log.every}")
+    for title, kind in (("with the log by without", 0), ("without by without (control)", 2)):
+        ratios = [a / b for a, b in zip(wall[kind], wall[1], strict=True)]
+        extra = [a - b for a, b in zip(cpu[kind], cpu[1], strict=True)]
+        low, middle, high = statistics.quantiles(extra, n=4)
+        error = 1.25 * statistics.stdev(extra) / rounds**0.5
+        print(f"  {title:32} {_median_and_error(ratios)}   CPU, us a step {middle:+6.1f} ± {error:.1f} "
+              f"({low:.1f} to {high:.1f})", flush=True)  # fmt: skip
 
 
-def _with_reads(training: Training, log: StepLog, pairs: int, folder: Path):
+def _with_reads(training: Training, fresh, folder: Path, device: DeviceTimes | None, rounds: int) -> None:
     """Compare blocks of as many steps as there are between two reads of the recorder, the read included."""
-    if not pairs:
-        return
-    log.clock.follow()
     reads: list[float] = []
     calls = CallTimes(folder / "calls", ToolConfig().step_log.calls_pct / 100, functools.partial(_read, reads))
+    log = fresh(folder, device, noted=calls.note)
+    log.clock.follow()
     for _ in range(500):  # until the recorder is full
         training.step(None)
     while len(reads) < 2:  # until the pause follows from what a read takes
         training.step(log, calls)
-    ratios, block = [], calls.every
-    for pair in range(pairs):
-        while log.steps % block != block // 2:  # one read in the middle of each block
+    block = calls.every
+
+    def to_the_middle() -> None:  # one read in the middle of each block
+        while log.steps % block != block // 2:
             training.step(log, calls)
-        found = {}
-        for logged in (True, False) if pair % 2 else (False, True):
-            used = log if logged else None
-            begun = time.perf_counter()
-            for _ in range(block):
-                training.step(used, calls)
-            found[logged] = time.perf_counter() - begun
-        ratios.append(found[True] / found[False])
-    yield (
-        f"the same with one read in {block:,} steps, median of {len(ratios)} pairs of such blocks",
-        _median_and_error(ratios),
-    )
-    yield f"reads, ms: median of {len(reads)}", f"{1e3 * statistics.median(reads):.1f}"
+
+    _compared("with a read in each block", training, log, calls, block, rounds, to_the_middle)
+    print(f"{f'reads, ms: median of {len(reads)}':66} {1e3 * statistics.median(reads):.1f}")
 
 
 def _median_and_error(ratios: list[float]) -> str:
@@ -225,7 +247,7 @@ def _read(reads: list[float]):
 
 
 def _reading(training: Training):
-    training.rest_s = 0.0
+    training.rest_s, training.work = 0.0, 0
     for _ in range(500):  # until the recorder is full
         training.step(None)
     taken: dict[bool, list[float]] = {True: [], False: []}
@@ -247,7 +269,7 @@ def _bytes(folder: Path, hours: float, ms: float):
         (ms * 1e6 * rng.lognormal(0, 0.05, steps) * np.where(rng.random(steps) < 0.01, 5, 1)).astype(np.int64).tolist()
     )
     now = [0]
-    step_log.time.perf_counter_ns = phases.perf_counter_ns = lambda: now[0]
+    step_log.perf_counter_ns = lambda: now[0]
     spool = Spool(folder)
     log, drain = StepLog(spool.step_ring(0, 0)), StepLogDrain(spool)
     for number, length in enumerate(lengths):
@@ -259,6 +281,7 @@ def _bytes(folder: Path, hours: float, ms: float):
         log.step(False, 0)
         if number % 60_000 == 0:
             drain.drain()
+    log.close()
     drain.drain()
     plain = spool.step_log(spool.step_ring(0, 0)).stat().st_size
     drain.finish(RunDir(folder / "run"))

@@ -317,6 +317,7 @@ def test_a_disk_that_was_full_for_the_step_log_is_reported(make):
     log = StepLog(node.spool.step_ring(0, 0))
     for _ in range(7):
         log.step(False, 0)
+    log.close()
     node.end()
     assert any("the log of all steps ends with step 7 of 50" in note for note in node.manifest.notes)
     assert node.run.step_log(0, 0).exists()
@@ -399,6 +400,7 @@ def test_step_logs_go_on_while_the_store_hangs(make, monkeypatch):
     for turn in (1, 2):  # a ring would have lost the first half
         for _ in range(STEP_LOG_CAPACITY):
             log.step(False, 1000)
+        log.flush()
         drained = node.spool.step_log(node.spool.step_ring(0, 0))
         full = STEP_LOG_HEADER.size + turn * STEP_LOG_CAPACITY * STEP_LOG_ENTRY.size
         until(lambda full=full, drained=drained: drained.exists() and drained.stat().st_size == full)

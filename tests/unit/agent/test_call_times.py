@@ -128,11 +128,13 @@ def test_a_full_disk_ends_it_and_nothing_else(tmp_path: Path) -> None:
 def through_the_helper(folder: Path, log: StepLog, told: list[tuple[int, int, int, int]]) -> StepTimes:
     spool = Spool(folder)
     ring, drain = spool.step_ring(0, 0), StepLogDrain(spool)
+    log.flush()
     assert drain.drain() == {}
     spool.call_times(ring).write_bytes(b"".join(CALL_TIMES_ENTRY.pack(*entry) for entry in told) + b"half")
     for _ in range(2):
         assert drain.drain() == {}
     log.step(False, 0)
+    log.flush()
     assert StepLogDrain(spool).drain() == {}, "the next helper finds the same"
     return parse(spool.step_log(ring).read_bytes(), "log")
 

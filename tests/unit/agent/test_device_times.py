@@ -80,6 +80,7 @@ def job(tmp_path):
         log.step(recorded, 0)
 
     def logged() -> list[tuple[int, list[int]]]:
+        log.flush()
         drain.drain()
         raw = spool.step_log(spool.step_ring(0, 1)).read_bytes()[STEP_LOG_HEADER.size :]
         first = STEP_LOG_COLUMNS.index("device_before")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.agent.steps.thread_clock import ThreadClock
@@ -33,10 +37,13 @@ def test_every_step_reaches_the_run_directory_once(tmp_path):
     pulse, drain = StepLog(spool.step_ring(0, 1)), StepLogDrain(spool)
     pulse.input_ns = 5_000_000
     assert pulse.step(False, 2_000_000) == 0  # nobody saw the first step begin
+    pulse.flush()
     drain.drain()
     assert pulse.step(True, 0) > 0
+    pulse.flush()
     drain.drain()
     pulse.step(False, 0)
+    pulse.close()
     drain.finish(RunDir(tmp_path / "run"))
     # duration, data loader and garbage collection in microseconds; then steps, flags
     (first, second, third) = entries(tmp_path)
@@ -54,6 +61,7 @@ def test_steps_before_the_log_are_lost_ones_and_the_others_keep_their_numbers(tm
     drain.drain()  # it has logged nothing yet
     for _ in range(2):
         pulse.step(False, 1000)
+        pulse.flush()
         drain.drain()
     assert pulse.steps == 4
     assert drain.counts() == {(0, 1): 4}
@@ -68,6 +76,7 @@ def test_a_ring_that_went_round_keeps_the_newest(tmp_path):
     pulse, drain = StepLog(spool.step_ring(0, 1)), StepLogDrain(spool)
     for number in range(STEP_LOG_CAPACITY + 3):
         pulse.step(False, 1000 * number)
+    pulse.close()
     drain.finish(RunDir(tmp_path / "run"))
     found = entries(tmp_path)
     # the first three were overwritten before anyone looked: one entry says so
@@ -89,8 +98,10 @@ def test_a_full_disk_ends_the_log_and_not_the_step():
 def test_a_disk_that_fills_ends_the_log_and_not_the_step(tmp_path, monkeypatch):
     log, pwrite = StepLog(tmp_path / "ring"), os.pwrite
     log.step(False, 0)
+    log.flush()
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:3], at))  # the rest found no room
     assert log.step(False, 0) > 0
+    log.flush()
     assert log.step(False, 0) > 0
     assert "steps from 1 on" in log.error
 
@@ -98,6 +109,7 @@ def test_a_disk_that_fills_ends_the_log_and_not_the_step(tmp_path, monkeypatch):
 def test_nothing_is_mapped(tmp_path):
     log = StepLog(tmp_path / "ring")
     log.step(False, 0)
+    log.flush()
     assert str(tmp_path / "ring") not in Path("/proc/self/maps").read_text()
 
 
@@ -108,6 +120,7 @@ def test_a_descriptor_that_is_the_scripts_own_by_now_is_neither_written_nor_clos
     with (tmp_path / "theirs").open("wb") as theirs:
         os.dup2(theirs.fileno(), number)  # after it had closed all that it knows nothing of
     assert log.step(False, 0) > 0
+    log.flush()
     assert log.step(False, 0) > 0
     assert "closed its descriptor" in log.error
     assert os.write(number, b"theirs") == 6
@@ -119,14 +132,14 @@ def test_a_closed_descriptor_ends_the_log_and_not_the_step(tmp_path):
     log = StepLog(tmp_path / "ring")
     os.close(log._file)
     assert log.step(False, 0) == 0
+    log.flush()
     assert log.step(False, 0) > 0
     assert "steps from 0 on" in log.error
 
 
 def test_the_parts_of_a_step_add_up_to_it(tmp_path, monkeypatch):
     now = [0]
-    monkeypatch.setattr("rankscope.agent.steps.phases.perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("time.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("rankscope.agent.steps.step_log.perf_counter_ns", lambda: now[0])
     spool = Spool(tmp_path)
     log = StepLog(spool.step_ring(0, 1))
     log.step(False, 0)
@@ -140,6 +153,7 @@ def test_the_parts_of_a_step_add_up_to_it(tmp_path, monkeypatch):
     log.step(False, 0)
     now[0] = 23_000_000
     log.step(False, 0)
+    log.close()
     StepLogDrain(spool).finish(RunDir(tmp_path / "run"))
     _, second, third = (dict(zip((*STEP_LOG_COLUMNS, "span", "flags"), e, strict=False)) for e in entries(tmp_path))
     # before: 0 to 2 and 9 to 11; forward: 2 to 5 and 11 to 12; backward: 5 to 9 and 12 to 18; after: 18 to 20
@@ -153,13 +167,14 @@ def test_the_parts_of_a_step_add_up_to_it(tmp_path, monkeypatch):
 def test_the_clock_of_a_thread_counts_its_cpu_time_and_not_its_sleep():
     clock = ThreadClock()
     clock.follow()
-    clock.take()
+    begun = clock.read()[0]
     end = time.thread_time_ns() + 20_000_000
     while time.thread_time_ns() < end:
         pass
-    assert clock.take()[0] >= 19_000_000
+    worked = clock.read()[0]
+    assert worked - begun >= 19_000_000
     time.sleep(0.05)
-    assert clock.take()[0] < 20_000_000
+    assert clock.read()[0] - worked < 20_000_000
 
 
 def test_the_clock_of_a_thread_reads_no_file_of_the_script():
@@ -168,7 +183,135 @@ def test_the_clock_of_a_thread_reads_no_file_of_the_script():
     number = clock._file
     with Path("/proc/self/status").open("rb") as theirs:
         os.dup2(theirs.fileno(), number)
-    clock.take()
+    clock.read()
     assert clock._file is None
     clock.close()
     os.close(number)  # still theirs
+
+
+MS = 1_000_000
+
+
+class Clock:
+    """Stands for the clock of a step log, and for its thread, which sleeps and waits for CPUs as the test wants."""
+
+    def __init__(self, monkeypatch, read_us: float) -> None:
+        self.now, self.ran, self.held, self.reads, self.read_ns = 0, 0, 0, 0, int(read_us * 1000)
+        monkeypatch.setattr("rankscope.agent.steps.step_log.perf_counter_ns", lambda: self.now)
+
+    def pass_ms(self, ran: float, held: float = 0.0) -> None:
+        self.now += int((ran + held) * MS)
+        self.ran += int(ran * MS)
+        self.held += int(held * MS)
+
+    def read(self) -> tuple[int, int]:
+        self.reads += 1
+        self.now += self.read_ns
+        return self.ran, self.held
+
+    def step(self, log, forward: float = 8.0, backward: float = 10.0, held: float = 0.0) -> None:
+        log.mark("forward")
+        self.pass_ms(forward, held)
+        log.mark("backward")
+        self.pass_ms(backward)
+        log.mark("backward_ended")
+        self.pass_ms(2)
+        log.step(False, 0)
+
+
+@pytest.fixture
+def clocked(tmp_path, monkeypatch):
+    """A log of steps of 20 ms whose counters take 25 us to read, and its columns by step."""
+    spool = Spool(tmp_path)
+    clock = Clock(monkeypatch, read_us=25)
+    log, drain = StepLog(spool.step_ring(0, 1)), StepLogDrain(spool)
+    monkeypatch.setattr(log.clock, "read", clock.read)
+
+    def columns() -> list[dict[str, int]]:
+        log.close()
+        drain.finish(RunDir(tmp_path / "run"))
+        return [dict(zip(STEP_LOG_COLUMNS, entry, strict=False)) for entry in entries(tmp_path)]
+
+    return SimpleNamespace(clock=clock, log=log, drain=drain, columns=columns, ring=spool.step_ring(0, 1))
+
+
+def test_steps_are_written_together_and_the_counters_seldom_read(clocked):
+    """Three reads of 25 us are to take 0.03 % of the time at most: of 250 ms, which are 12.5 steps, so each 16th."""
+    for _ in range(64):
+        clocked.clock.step(clocked.log)
+    clocked.clock.reads = 0
+    for _ in range(160):
+        clocked.clock.step(clocked.log)
+    # ten steps are read in full, and half a second passes every 25 steps
+    assert 3 * 10 <= clocked.clock.reads <= 3 * 10 + 8
+    found = clocked.columns()
+    assert len(found) == 224
+    for entry in found[64:]:  # the thread always ran: 20 ms a step, 10 of them in the backward
+        assert entry["cpu"] == pytest.approx(20_000, abs=300)
+        assert entry["cpu_backward"] == pytest.approx(10_000, abs=300)
+        assert entry["held"] == entry["held_backward"] == 0
+
+
+def test_what_a_step_was_longer_for_is_found_in_it_though_it_was_not_read(clocked):
+    for _ in range(64):
+        clocked.clock.step(clocked.log)
+    for number in range(64, 128):
+        # steps that are not read: 6 ms on a run queue in one, 30 ms more work in the backward of another
+        clocked.clock.step(clocked.log, held=6 * (number == 70), backward=40 if number == 90 else 10)
+    found = clocked.columns()
+    assert found[70]["held"] == pytest.approx(6000, abs=100)
+    assert sum(entry["held"] for entry in found) == pytest.approx(6000, abs=100)
+    assert found[90]["cpu_backward"] == pytest.approx(40_000, abs=500)
+    assert all(entry["cpu_backward"] == pytest.approx(10_000, abs=500) for n, entry in enumerate(found) if n != 90)
+
+
+def test_on_a_busy_machine_the_counters_are_read_in_every_step(clocked):
+    for _ in range(64):
+        clocked.clock.step(clocked.log, held=1.0)
+    clocked.clock.reads = 0
+    for _ in range(10):
+        clocked.clock.step(clocked.log, held=1.0)
+    assert clocked.clock.reads >= 20
+    assert [entry["held"] for entry in clocked.columns()[-10:]] == [1000] * 10
+
+
+def test_a_long_step_is_written_at_once(clocked):
+    for _ in range(40):
+        clocked.clock.step(clocked.log)
+    clocked.clock.step(clocked.log, forward=600)
+    clocked.drain.drain()
+    assert clocked.drain.counts() == {(0, 1): 41}
+
+
+def test_so_many_steps_are_written_however_short_they_are(clocked):
+    for _ in range(64):
+        clocked.clock.step(clocked.log, forward=0, backward=0)
+    clocked.drain.drain()
+    assert clocked.drain.counts() == {(0, 1): 64}
+
+
+def test_marks_without_any_end_of_a_step_are_not_kept_for_ever(clocked):
+    for _ in range(10_000):
+        clocked.log.mark("forward")
+    assert clocked.log.part == "forward"
+    assert len(clocked.log._marks) < 10_000
+    clocked.log.step(False, 0)
+    clocked.drain.drain()
+    assert clocked.drain.counts() == {(0, 1): 1}
+
+
+def test_another_thread_writes_what_has_ended_and_leaves_the_step_that_goes_on(clocked):
+    clocked.log.step(False, 0)
+    clocked.log.mark("forward")
+    clocked.clock.pass_ms(5)
+    clocked.log.mark("backward")
+    asking = threading.Thread(target=clocked.log.flush)
+    asking.start()
+    asking.join(60)
+    clocked.drain.drain()
+    assert (clocked.drain.counts(), clocked.log.part) == ({(0, 1): 1}, "backward")
+    clocked.clock.pass_ms(7)
+    clocked.log.mark("backward_ended")
+    clocked.log.step(False, 0)
+    found = clocked.columns()[1]
+    assert (found["forward"], found["backward"]) == (pytest.approx(5000, abs=100), pytest.approx(7000, abs=100))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,7 @@ class Job:
         self.now, self.spool = 0.0, Spool(folder)
         self.clock = [0, 0]
         self.rank = 0
-        monkeypatch.setattr(step_log.time, "perf_counter_ns", lambda: self.clock[self.rank])
-        monkeypatch.setattr("rankscope.agent.steps.phases.perf_counter_ns", lambda: self.clock[self.rank])
+        monkeypatch.setattr(step_log, "perf_counter_ns", lambda: self.clock[self.rank])
         self.logs = [StepLog(self.spool.step_ring(0, rank)) for rank in (0, 1)]
         self.drain = StepLogDrain(self.spool)
         self.schedule = ScheduleSpec(skip_first=510, wait=1, warmup=2, active=6)
@@ -54,6 +54,8 @@ class Job:
 
     def look(self, after_s: float = 3.0) -> NodeLive | None:
         self.now += after_s
+        for log in self.logs:
+            log.flush()
         self.drain.drain()
         self.status.look(self.drain.counts())
         found, self.status.found = self.status.found, None
@@ -110,7 +112,8 @@ def test_how_long_ranks_wait_in_collectives(tmp_path, monkeypatch, device, waits
     # CPU time. So rank 0 waits for 30 of 60 ms and rank 1 for 15.
     job = Job(tmp_path, monkeypatch)
     for rank, log in enumerate(job.logs):
-        monkeypatch.setattr(log.clock, "take", lambda: (10_000_000, 0))
+        counted = itertools.count(0, 10_000_000)
+        monkeypatch.setattr(log.clock, "read", lambda counted=counted: (next(counted), 0))
         life = RankRecord(attempt=0, rank=rank, world_size=2, local_rank=rank, host="a", pid=7, device=device)
         job.spool.process_record(0, rank).write_text(to_json(life))
     for _ in range(100):

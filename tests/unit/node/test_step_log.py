@@ -18,6 +18,7 @@ from rankscope.rundir.spool import Spool
 def steps(log: StepLog, first: int, end: int) -> None:
     for number in range(first, end):
         log.step(False, 1_000_000 * number)
+    log.flush()
 
 
 def placed(tmp_path):

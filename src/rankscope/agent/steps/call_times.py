@@ -70,7 +70,7 @@ class CallTimes:
         self.off = share <= 0
 
     def note(self, number: int, end: int, backwards: Sequence[tuple[int, int]]) -> None:
-        """Note a step that has just ended.
+        """Note a step that has ended, in order.
 
         Args:
             number: of the step in the step log.
@@ -81,7 +81,7 @@ class CallTimes:
 
     def read_if_due(self) -> bool:
         """Read the recorder if it is time to, in the training thread after :meth:`note`; return whether it was read."""
-        if self.off or (self._steps[-1][0] + 1) % self.every:
+        if self.off or not self._steps or (self._steps[-1][0] + 1) % self.every:
             return False
         if not self._took:
             self._pause(FIRST_NS)

@@ -23,6 +23,8 @@ class GcPauses:
     def __init__(self) -> None:
         self._begun = 0
         self._sums = [0] * 6
+        self.total_ns = 0
+        """Time of all collections so far, taken or not."""
 
     def start(self) -> None:
         """Register with the collector."""
@@ -46,5 +48,7 @@ class GcPauses:
         elif self._begun:
             generation = info["generation"]
             self._sums[generation] += 1
-            self._sums[3 + generation] += perf_counter_ns() - self._begun
+            took = perf_counter_ns() - self._begun
+            self._sums[3 + generation] += took
+            self.total_ns += took
             self._begun = 0

@@ -1,4 +1,4 @@
-"""Which part of a step the training thread is in, and how long each part took.
+"""How long each part of a step took, from the marks that the training thread has left in it.
 
 Collectives make the steps of all ranks equally long, so the duration of a step shows that it was slow but not which
 rank made it slow. The parts do: a late rank spends the time before or in its forward, and the others wait in their
@@ -7,73 +7,41 @@ backward.
 
 from __future__ import annotations
 
-from time import perf_counter_ns
+from collections.abc import Iterable
 
-from rankscope.agent.steps.device_times import DeviceTimes, Marks
-
-__all__ = ["PARTS", "Phases"]
+__all__ = ["MOST_BACKWARDS", "PARTS", "Mark", "ended_by", "part_after", "split"]
 
 PARTS = ("before", "forward", "backward", "after")
 _BEFORE, _FORWARD, _BACKWARD, _AFTER = range(4)
+_AFTER_MARK = {"forward": _FORWARD, "backward": _BACKWARD, "backward_ended": _AFTER}
 MOST_BACKWARDS = 64
 """Of a step, whose bounds are kept."""
 
+Mark = tuple[str, int, "tuple[int, int] | None"]
+"""``forward``: a root model begins its forward; ``backward`` and ``backward_ended``: begin and end of the outermost
+backward. Then the time (``perf_counter_ns``), and what the thread's clock has counted until then, if it was read."""
 
-class Phases:
-    """Splits the time of a step into four parts, which add up to it. A part whose mark does not come stays 0.
 
-    Args:
-        device: is notified of the end of each part, to time it on the device.
-    """
+def part_after(mark: str) -> int:
+    """Return the number of the part that follows a mark; any other mark ends a step, and the next one begins."""
+    return _AFTER_MARK.get(mark, _BEFORE)
 
-    def __init__(self, device: DeviceTimes | None = None) -> None:
-        self._device = device
-        self._part = _BEFORE
-        self._since = perf_counter_ns()
-        self._spent = [0, 0, 0, 0]
-        self._backwards: list[tuple[int, int]] = []
 
-    @property
-    def now(self) -> str:
-        """The part that the training thread is in."""
-        return PARTS[self._part]
+def ended_by(mark: str, part: int) -> int:
+    """Return the part to which the time since the last mark belongs. A forward that follows a backward of the same step
+    is that of the next micro-batch, and the time since that backward was spent on getting it."""
+    return _BEFORE if mark == "forward" and part == _AFTER else part
 
-    def forward(self) -> None:
-        """A root model begins its forward. After a backward of the same step this is the next micro-batch, and the time
-        since that backward counts as ``before``, because it was spent on getting the micro-batch."""
-        self._enter(_FORWARD, _BEFORE if self._part == _AFTER else self._part)
 
-    def backward(self) -> None:
-        """The outermost backward begins."""
-        self._enter(_BACKWARD, self._part)
-
-    def backward_ended(self) -> None:
-        """The outermost backward has returned."""
-        begun, inside = self._since, self._part == _BACKWARD
-        self._enter(_AFTER, self._part)
-        if inside and len(self._backwards) < MOST_BACKWARDS:
-            self._backwards.append((begun, self._since))
-
-    def backwards(self) -> list[tuple[int, int]]:
-        """Return begin and end (``perf_counter_ns``) of the backwards that have ended since the last call."""
-        found, self._backwards = self._backwards, []
-        return found
-
-    def take(self, now: int) -> list[int]:
-        """End the step at ``now`` (``perf_counter_ns``). Return its four parts in ns; the next step begins in
-        ``before``."""
-        self._spent[self._part] += now - self._since
-        spent, self._spent = self._spent, [0, 0, 0, 0]
-        self._part, self._since = _BEFORE, now
-        return spent
-
-    def device_step(self, *, recorded: bool) -> Marks | None:
-        """Record the end of the step on the device; called before :meth:`take`. Return its events, to be read later."""
-        return self._device.step_ended(self._part, recorded=recorded) if self._device is not None else None
-
-    def _enter(self, part: int, ended: int) -> None:
-        now = perf_counter_ns()
-        self._spent[ended] += now - self._since
-        self._part, self._since = part, now
-        if self._device is not None:
-            self._device.ended(ended)
+def split(begin: int, marks: Iterable[Mark], end: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the four parts of a step in ns, which add up to it, and begin and end of its backwards. A part whose mark
+    did not come is 0."""
+    spent, part, since = [0, 0, 0, 0], _BEFORE, begin
+    backwards: list[tuple[int, int]] = []
+    for name, now, _ in marks:
+        spent[_BEFORE if part == _AFTER and name == "forward" else part] += now - since
+        if name == "backward_ended" and part == _BACKWARD and len(backwards) < MOST_BACKWARDS:
+            backwards.append((since, now))
+        part, since = _AFTER_MARK[name], now
+    spent[part] += end - since
+    return spent, backwards

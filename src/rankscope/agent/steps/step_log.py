@@ -1,5 +1,12 @@
 """Log of all steps of a rank, including those outside of windows: one entry each, in a ring that the node helper reads.
 
+In a step the training thread only leaves marks: a time and a name. In a step of 20 ms whatever else is done runs with
+cold caches, and costs ten times as much as when it is repeated. So entries are made and written together, every half a
+second (or once 64 steps have ended), and the counters of the thread's CPU time are read in every step only where steps
+are long enough for it, or where the machine is busy; else in every 2nd, 4th ... 64th step, and in those whose backward
+is longer than usual. :mod:`rankscope.agent.steps.counts` settles the others. A process that is killed loses the marks
+that it has not written; one that ends otherwise, or is asked where it is, writes them.
+
 The log is written with ``pwrite`` and is not mapped. Storing to a mapped page when the disk is full does not return an
 error but raises a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems
 that write in place. ``pwrite`` returns an error, and the data that it has written survives any end of this process.
@@ -8,14 +15,17 @@ that write in place. ``pwrite`` returns an error, and the data that it has writt
 from __future__ import annotations
 
 import os
-import time
+import threading
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter_ns, time_ns
 
 from rankscope.agent.process.descriptors import close_own, file_of
+from rankscope.agent.steps.counts import Counts
 from rankscope.agent.steps.device_times import DeviceTimes, Marks
-from rankscope.agent.steps.phases import Phases
+from rankscope.agent.steps.phases import PARTS, Mark, ended_by, part_after, split
 from rankscope.agent.steps.thread_clock import ThreadClock
 from rankscope.records.running.step_log import (
     DEVICE,
@@ -23,6 +33,7 @@ from rankscope.records.running.step_log import (
     FORWARD_CALLS,
     RECORDED,
     STEP_LOG_CAPACITY,
+    STEP_LOG_COLUMNS,
     STEP_LOG_ENTRY,
     STEP_LOG_HEADER,
     STEP_LOG_MAGIC,
@@ -34,19 +45,39 @@ __all__ = ["StepLog"]
 
 _LARGEST = 2**32 - 1
 _NONE = (0, 0, 0, 0)
+_UNKNOWN = (0,) * len(STEP_LOG_COLUMNS)
 _MOST_WAITING = 64
 """Largest number of steps that wait for their device times."""
+WRITTEN_EVERY_NS = 500_000_000
+_MOST_STEPS = 64
+"""Largest number of steps that are not written; with device times a quarter, because each keeps events."""
+_MOST_MARKS = 8192
+"""Largest number of marks that are kept; of a step with more, later ones are left out."""
+READS_SHARE = 0.0003
+"""Share of the time that reads of the thread's counters may take while the machine is not busy."""
+BUSY = 0.01
+"""Share of the time that the thread waited for a CPU, from which on its counters are read in every step. Half of what
+counts as contention when the logs are compared."""
+_READS = 3
+"""Reads for the counts of one step and its backward: before it, and at both ends of its backward."""
+_REMEMBERED = 9
+_LONG = 1.2
+"""A backward of so many usual ones, and longer than nine in ten of the last, is longer than usual."""
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Ended:
     """A step that has ended on the host but possibly not yet on the device."""
 
-    spent: tuple[int, ...]
-    """Durations in nanoseconds, in the order of the log's columns up to those of the device."""
+    end: int
+    counts: tuple[int, int] | None
+    others: tuple[int, int]
+    """Nanoseconds in the data loader and in the garbage collector."""
     flags: int
-    end_ns: int
-    marks: Marks | None
+    device: Marks | None
+    spent: list[int] = field(default_factory=list)
+    """Durations in nanoseconds, in the order of the log's columns."""
+    end_ns: int = 0
 
 
 class StepLog:
@@ -57,24 +88,48 @@ class StepLog:
         device: if device times are wanted. A step is then logged when the device has reached its end, some steps later.
         before: number of steps that were counted before the log could begin, because it was not known yet which rank
             this is, or by which signal to count. They are in the log as lost steps.
+        noted: called for each step, in order, before it is written: its number, its end, and begin and end of its
+            backwards, on the clock of ``perf_counter_ns``.
     """
 
-    def __init__(self, path: Path, device: DeviceTimes | None = None, before: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        device: DeviceTimes | None = None,
+        before: int = 0,
+        noted: Callable[[int, int, Sequence[tuple[int, int]]], None] = lambda *_: None,
+    ) -> None:
         self._file: int | None = None
         self._own = (-1, -1)
         self.error: str | None = None
         """Why steps are not logged (any more); None if they are."""
-        self._count = before
-        self._last: int | None = None
+        self.steps = before
+        """Number of steps that have ended."""
         self.input_ns = 0
         """Time in the data loader since the step began."""
         self.flags = 0
         """Flags of this step so far, see :mod:`rankscope.records.running.step_log`."""
         self.device = device
-        self._waiting: deque[_Waiting] = deque()
-        self.phases = Phases(device)
         self.clock = ThreadClock()
-        self._ran, self._held, self._met = [0, 0], [0, 0], False
+        self._noted = noted
+        self._most = _MOST_STEPS // 4 if device is not None else _MOST_STEPS
+        # Of the training thread
+        self._marks: list[Mark | _Ended] = []
+        self._last: int | None = None
+        self._begun, self._met = 0, False
+        self.every = 1
+        """In one of so many steps the counters of the thread are read."""
+        self._long_ns = _LARGEST
+        self._exact = self._next_exact = True
+        self._took_ns = deque[int](maxlen=_REMEMBERED)
+        # Of whoever writes
+        self._writing = threading.Lock()
+        self._written = self._since = perf_counter_ns()
+        self._count = self._digested = before
+        self._counts = Counts(self._since)
+        self._is_first = True
+        self._backward_ns = deque[int](maxlen=_MOST_STEPS)
+        self._waiting: deque[_Ended] = deque()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             self._own = file_of(self._file)
@@ -82,26 +137,33 @@ class StepLog:
         except OSError as error:
             self._give_up(error)
 
+    # ------------------------------------------------------------ in every step, in the training thread
+
+    @property
+    def part(self) -> str:
+        """The part of a step that the training thread is in."""
+        marks = self._marks[-1:]
+        return PARTS[part_after(marks[0][0] if marks and isinstance(marks[0], tuple) else "")]
+
     def mark(self, phase: str) -> None:
         """Note that a part of the step begins, or a property of it; see ``Watch.phase``. Called in the training
         thread."""
-        if phase == "forward":
-            self.phases.forward()
-            self.flags |= WRAPPED
-        elif phase == "backward":
-            self.phases.backward()
-            self._count_until(0)
-            self._met = True
+        now, counts = perf_counter_ns(), None
+        if phase == "backward":
+            self._begun, self._met = now, True
+            counts = self._read() if self._exact else None
         elif phase == "backward_ended":
-            self.phases.backward_ended()
-            self._count_until(1)
+            if self._exact or self._next_exact or now - self._begun > self._long_ns:
+                counts = self._read()
+        elif phase == "forward":
+            self.flags |= WRAPPED
         else:
             self.flags |= EVALUATION if phase == "evaluation" else FORWARD_CALLS
-
-    @property
-    def steps(self) -> int:
-        """Number of steps that have ended."""
-        return self._count + len(self._waiting)
+            return
+        if self.device is not None:
+            self.device.ended(ended_by(phase, PARTS.index(self.part)))
+        if len(self._marks) < _MOST_MARKS:
+            self._marks.append((phase, now, counts))
 
     def step(self, recorded: bool, paused_ns: int) -> int:
         """Log that a step has ended.
@@ -113,65 +175,138 @@ class StepLog:
         Returns:
             Its duration in nanoseconds; 0 for the first step, whose begin is unknown.
         """
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         elapsed = now - self._last if self._last is not None else 0
-        marks = self.phases.device_step(recorded=recorded) if self.device is not None else None
-        parts = self.phases.take(now)
-        first, self._last = self._last is None, now
+        self._last, device = now, None
+        self.steps += 1
+        if self.device is not None:
+            device = self.device.step_ended(PARTS.index(self.part), recorded=recorded)
         if self._file is not None:
-            if not self._met:
-                self._count_until(0)
-            spent = (elapsed, self.input_ns, paused_ns, *(_NONE if first else parts), *self._counted())
+            due = (
+                now - self._written > WRITTEN_EVERY_NS
+                or self.steps - self._digested >= self._most
+                or len(self._marks) > _MOST_MARKS // 2
+            )
+            counts = self._read() if due or (not self._met and (self._exact or self._next_exact)) else None
             flags = self.flags | RECORDED if recorded else self.flags
-            if marks is None and not self._waiting:
-                self._put(spent, flags, time.time_ns())
-            else:
-                self._waiting.append(_Waiting(spent, flags, time.time_ns(), marks))
-                self._put_what_is_known()
+            self._marks.append(_Ended(now, counts, (self.input_ns, paused_ns), flags, device))
+            if due:
+                self.flush()
+        else:
+            self._marks.clear()
         self.input_ns = self.flags = 0
-        self._ran, self._held, self._met = [0, 0], [0, 0], False
+        self._exact, self._next_exact, self._met = self._next_exact, (self.steps + 1) % self.every == 0, False
         return elapsed
+
+    def _read(self) -> tuple[int, int] | None:
+        begun = perf_counter_ns()
+        counts = self.clock.read()
+        self._took_ns.append(perf_counter_ns() - begun)
+        return counts
+
+    # ------------------------------------------------------------ now and then
+
+    def flush(self) -> None:
+        """Write the steps that have ended. Called in any thread: another one may ask where the training thread is."""
+        if not self._writing.acquire(blocking=False):
+            return
+        try:
+            self._written = perf_counter_ns()
+            self._put_what_is_known(self._digest())
+        finally:
+            self._writing.release()
 
     def close(self) -> None:
         """Log the steps whose device times are not known yet without them, because the process is about to exit."""
+        self.flush()
+        with self._writing:
+            self._put(list(self._waiting))
+            self._waiting.clear()
+
+    def _digest(self) -> list[_Ended]:
+        """Take the marks of the steps that have ended, and return these steps."""
+        marks = self._marks[:]
+        while marks and not isinstance(marks[-1], _Ended):
+            marks.pop()
+        del self._marks[: len(marks)]  # the training thread only appends
+        if not marks:
+            return []
+        if isinstance(last := marks[-1], _Ended) and last.counts is None:
+            last.counts = self.clock.read()  # so that nothing of these steps remains open
+        ahead = time_ns() - perf_counter_ns()  # of CLOCK_REALTIME
+        begun, first, own = self._since, self._digested, list[Mark]()
+        steps: list[_Ended] = []
+        for mark in marks:
+            if not isinstance(mark, _Ended):
+                own.append(mark)
+                continue
+            parts, backwards = split(self._since, own, mark.end)
+            self._counts.step(self._digested, own, mark.end, mark.counts)
+            self._noted(self._digested, mark.end, backwards)
+            self._backward_ns.extend([end - begin for begin, end in backwards])
+            mark.spent += (
+                [0, *mark.others, *_NONE] if self._is_first else [mark.end - self._since, *mark.others, *parts]
+            )
+            mark.end_ns = mark.end + ahead
+            self._since, self._is_first = mark.end, False
+            self._digested += 1
+            own.clear()
+            steps.append(mark)
+        held = 0
+        for number, step in enumerate(steps, first):
+            counts = self._counts.take(number)
+            held += counts[1]
+            step.spent += counts
+        self._choose(self._since - begun, held, len(steps))
+        return steps
+
+    def _choose(self, passed: int, held: int, steps: int) -> None:
+        """Choose in how many steps the counters of the thread are read from now on."""
+        self.every = 1
+        if held <= BUSY * passed and self._took_ns:
+            needed = _READS * sorted(self._took_ns)[len(self._took_ns) // 2] * steps / (READS_SHARE * max(passed, 1))
+            while self.every < min(needed, _MOST_STEPS):
+                self.every *= 2
+        backwards = sorted(self._backward_ns)
+        if len(backwards) >= _REMEMBERED:
+            self._long_ns = max(int(_LONG * backwards[len(backwards) // 2]), backwards[len(backwards) * 9 // 10])
+
+    def _put_what_is_known(self, ended: list[_Ended]) -> None:
+        """Log steps in order, each when the device has reached its end. A step that the device does not reach for long
+        is logged without device times."""
+        if self.device is None:
+            self._put(ended)
+            return
+        self._waiting.extend(ended)
+        known = []
         while self._waiting:
-            entry = self._waiting.popleft()
-            self._put(entry.spent, entry.flags, entry.end_ns)
-
-    def _put_what_is_known(self) -> None:
-        """Log waiting steps in order, each when the device has reached its end. A step that the device does not reach
-        for long is logged without device times."""
-        while self._waiting and self.device is not None:
-            entry, device = self._waiting[0], _NONE
-            if entry.marks is not None:
-                found = self.device.read(entry.marks)
+            entry = self._waiting[0]
+            if entry.device is not None:
+                found = self.device.read(entry.device)
                 if found is None and not self.device.off and len(self._waiting) <= _MOST_WAITING:
-                    return
-                self.device.release(entry.marks)
+                    break
+                self.device.release(entry.device)
                 if found is not None:
-                    device, entry.flags = (found[0], found[1], found[2], found[3]), entry.flags | DEVICE
-            self._waiting.popleft()
-            self._put(entry.spent, entry.flags, entry.end_ns, device)
+                    entry.spent += found
+                    entry.flags |= DEVICE
+            known.append(self._waiting.popleft())
+        self._put(known)
 
-    def _put(self, spent: tuple[int, ...], flags: int, end_ns: int, device: tuple[int, int, int, int] = _NONE) -> None:
-        slot = STEP_LOG_HEADER.size + (self._count % STEP_LOG_CAPACITY) * STEP_LOG_ENTRY.size
+    def _put(self, steps: list[_Ended]) -> None:
+        data = [_packed(step) for step in steps]
         try:
             self._check()
-            self._write(_packed((*spent, *device), flags, end_ns), slot)
-            self._write(_header(self._count + 1), 0)
+            at = self._count
+            while data:
+                slot = at % STEP_LOG_CAPACITY
+                part = data[: STEP_LOG_CAPACITY - slot]
+                self._write(b"".join(part), STEP_LOG_HEADER.size + slot * STEP_LOG_ENTRY.size)
+                at, data = at + len(part), data[len(part) :]
+            if steps:
+                self._write(_header(at), 0)
         except OSError as error:
             self._give_up(error)
-        self._count += 1
-
-    def _count_until(self, part: int) -> None:
-        """Assign what the thread's clock has counted since the last call to a part of the step: 1 is the backward, 0
-        the rest."""
-        ran, held = self.clock.take()
-        self._ran[part] += ran
-        self._held[part] += held
-
-    def _counted(self) -> tuple[int, ...]:
-        return sum(self._ran), sum(self._held), self._ran[1], self._held[1]
+        self._count += len(steps)
 
     def _check(self) -> None:
         if self._file is not None and file_of(self._file) != self._own:
@@ -190,11 +325,12 @@ class StepLog:
             close_own(file, self._own)
 
 
-def _packed(spent_ns: tuple[int, ...], flags: int, end_ns: int) -> bytes:
-    microseconds = [value // 1000 for value in spent_ns]
+def _packed(step: _Ended) -> bytes:
+    microseconds = [value // 1000 for value in step.spent]
     if max(microseconds) > _LARGEST:
         microseconds = [min(value, _LARGEST) for value in microseconds]
-    return STEP_LOG_ENTRY.pack(*microseconds, 0, 1, flags, 0, 0, end_ns)
+    unknown = _UNKNOWN[len(microseconds) :]
+    return STEP_LOG_ENTRY.pack(*microseconds, *unknown, 1, step.flags, 0, 0, step.end_ns)
 
 
 def _header(count: int) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter_ns
 
 import torch
 
@@ -30,6 +30,7 @@ class StepTimer:
         self.step_time = StepTimeEstimate()
         self._thread = thread
         self._pauses = GcPauses()
+        self._paused_ns = 0
         self._log: StepLog | None = None
         self._device = DeviceTimes(torch.cuda)
         self._calls: CallTimes | None = None
@@ -44,16 +45,21 @@ class StepTimer:
     @property
     def part(self) -> str:
         """The part of a step that the training thread is in; empty if unknown."""
-        return self._log.phases.now if self._log is not None else ""
+        return self._log.part if self._log is not None else ""
 
     def begin(self, path: Path, *, device: bool = False, before: int = 0) -> None:
         """Log into this file, with device times if wanted. ``before``: number of steps that were counted so far."""
-        self._log = StepLog(path, self._device if device else None, before)
+        self._log = StepLog(path, self._device if device else None, before, self._note)
         self._pauses.start()
 
     def read_calls(self, path: Path, share: float, recorder: Recorder) -> None:
         """Also read when calls are issued, see :class:`CallTimes`; the helper adds it to the log."""
         self._calls = CallTimes(path, share, recorder, self._device.captures)
+
+    def flush(self) -> None:
+        """Write the steps that have ended; called in any thread."""
+        if self._log is not None:
+            self._log.flush()
 
     def close(self) -> None:
         """Write what is left, because the process is about to exit."""
@@ -86,21 +92,28 @@ class StepTimer:
     def step(self, *, recorded: bool) -> tuple[float, float]:
         """Log that a step has ended. Return its duration and the garbage collector's share of it, in ms; (0, 0) before
         it begins."""
-        if self._log is None:
+        log = self._log
+        if log is None:
             return 0.0, 0.0
-        if self._thread.is_this():
-            self._log.clock.follow()
-        paused_ns = sum(self._pauses.take().ns)
-        self.asked = bool(self._log.flags & ASKED)
-        elapsed_ns = self._log.step(recorded, paused_ns)
-        self._note_calls(recorded=recorded)
+        trains = self._thread.is_this()
+        if trains:
+            log.clock.follow()
+        paused_ns, self._paused_ns = self._pauses.total_ns - self._paused_ns, self._pauses.total_ns
+        self.asked = bool(log.flags & ASKED)
+        elapsed_ns = log.step(recorded, paused_ns)
+        calls = self._calls
+        if calls is not None and trains and not recorded and log.steps % calls.every == 0:
+            self._read_calls(log, calls)
         return elapsed_ns / 1e6, paused_ns / 1e6
 
-    def _note_calls(self, *, recorded: bool) -> None:
-        """Note a step for the times of calls, and read them if it is time to and this is a safe point."""
-        log, calls = self._log, self._calls
-        if log is None or calls is None or calls.off or log.error:
+    def _read_calls(self, log: StepLog, calls: CallTimes) -> None:
+        """Read the times of calls, if this is a safe point."""
+        if calls.off or log.error or in_backward():
             return
-        calls.note(log.steps - 1, perf_counter_ns(), log.phases.backwards())
-        if not recorded and self._thread.is_this() and not in_backward() and calls.read_if_due():
+        log.flush()  # the steps so far are noted
+        if calls.read_if_due():
             log.flags |= ASKED  # of the step that begins here
+
+    def _note(self, number: int, end: int, backwards: Sequence[tuple[int, int]]) -> None:
+        if self._calls is not None and not self._calls.off:
+            self._calls.note(number, end, backwards)

@@ -60,7 +60,8 @@ parts and add up to it: until the forward of the root model begins (including th
 backward, the backward, and from its end to the end of the step. ``input`` is time in ``DataLoader.__next__``, ``gc`` in
 Python's garbage collector. ``cpu`` is the CPU time of the training thread, ``held`` the time in which it was runnable
 but not running, both from the end of one backward to that of the next, or of one step to the next if there is no
-backward; their parts within the backward follow. ``device_*`` are the four parts on the device's own clock, if
+backward; their parts within the backward follow. In steps in which the counters were not read they are shared out, see
+:mod:`rankscope.agent.steps.counts`. ``device_*`` are the four parts on the device's own clock, if
 :data:`DEVICE` is set. ``issued`` is the time from the begin of the backward to the last communication call issued in
 it, the rank's own time there; 0 if it was not determined, see :mod:`rankscope.agent.steps.call_times`.
 """
