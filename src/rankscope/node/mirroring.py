@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rankscope import own_process
 from rankscope.errors import RunDirError
@@ -38,12 +38,13 @@ class Mirroring:
     Args:
         folder: this node's part of the run directory.
         url: of the run directory; empty: it is a folder.
-        limit_s: for each answer.
+        limit_s: for an answer, or for a sign that files move, on a slow link.
     """
 
     def __init__(self, folder: Path, url: str, limit_s: float) -> None:
         self._folder, self.url, self._limit_s = folder, url, limit_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._read = b""
         self._next = 0.0
         self._attempt = -1
         self.left = ""
@@ -152,29 +153,36 @@ class Mirroring:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        line, deadline = b"", time.monotonic() + self._limit_s
         try:
             stdin.write(json.dumps(question).encode() + b"\n")
             stdin.flush()
-            while not line.endswith(b"\n"):
-                ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    raise TimeoutError(f"no answer within {self._limit_s:g} s")
-                part = os.read(stdout.fileno(), 1 << 16)
-                if not part:
-                    raise OSError("the process that speaks with the store has ended")
-                line += part
+            said = {"moved": True}
+            while "moved" in said:
+                said = json.loads(self._line(stdout))
         except OSError:
             self.end()
             raise
-        said = json.loads(line)
         if "error" in said:
             raise OSError(said["error"])
         return said["done"]
 
+    def _line(self, stdout: IO[bytes]) -> bytes:
+        """Return the next line of the process."""
+        deadline = time.monotonic() + self._limit_s
+        while b"\n" not in self._read:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError(f"no answer within {self._limit_s:g} s")
+            part = os.read(stdout.fileno(), 1 << 16)
+            if not part:
+                raise OSError("the process that speaks with the store has ended")
+            self._read += part
+        line, _, self._read = self._read.partition(b"\n")
+        return line
+
     def end(self) -> None:
         """End the process; the next request starts another."""
-        process, self._process = self._process, None
+        process, self._process, self._read = self._process, None, b""
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rankscope.errors import RunDirError
 from rankscope.rundir.files import sha256_of, sha256_of_stream, temporary_beside
+from rankscope.stores.paced import Telling, paced
 
 __all__ = ["NOTES", "Mirror"]
 
@@ -56,13 +57,14 @@ class Mirror:
     Args:
         folder: the folder on this node's own disk.
         url: the run directory in the store.
+        moved: called when a part of a file has moved.
 
     Raises:
         RunDirError: fsspec cannot use the URL; the message names the missing package.
     """
 
-    def __init__(self, folder: Path, url: str) -> None:
-        self._folder, self.url = folder, url.rstrip("/")
+    def __init__(self, folder: Path, url: str, moved: Callable[[], None] = lambda: None) -> None:
+        self._folder, self.url, self._moved = folder, url.rstrip("/"), moved
         self._files, self._root = _opened(url)
         self._sent = self._notes()
 
@@ -100,7 +102,7 @@ class Mirror:
             remote = f"{self._root}/{name}"
             if self._remote_sha256(remote, state.size) != digest:
                 self._make_folder(remote)
-                self._files.put_file(str(path), remote)
+                self._files.put_file(str(path), remote, **self._paced("put_file"))
                 self._files.invalidate_cache()
                 if self._remote_sha256(remote, state.size) != digest:
                     raise OSError(f"{self.url}/{name} reads otherwise than what was written")
@@ -143,7 +145,7 @@ class Mirror:
     def _fetch(self, name: str, target: Path, version: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_beside(target) as temporary:
-            self._files.get_file(f"{self._root}/{name}", str(temporary))
+            self._files.get_file(f"{self._root}/{name}", str(temporary), **self._paced("get_file"))
             temporary.replace(target)
         self._note(name, _Known(_state(target), version, False))
 
@@ -163,9 +165,12 @@ class Mirror:
             if self._files.info(remote)["size"] != size:
                 return ""
             with self._files.open(remote, "rb") as stream:
-                return sha256_of_stream(stream)
+                return sha256_of_stream(Telling(stream, self._moved))  # type: ignore[arg-type]
         except FileNotFoundError:
             return ""
+
+    def _paced(self, name: str) -> dict[str, Any]:
+        return paced(getattr(self._files, name), getattr(self._files, f"_{name}", None), self._moved)
 
     def _make_folder(self, remote: str) -> None:
         self._files.makedirs(remote.rpartition("/")[0], exist_ok=True)

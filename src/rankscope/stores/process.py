@@ -1,7 +1,8 @@
 """The process that accesses a store for a node helper: ``rankscope.stores.process FOLDER URL``.
 
 It is a separate process because the libraries of stores are large and may hang; the helper then kills it and starts
-another. It reads one request per line and answers each with one line, both JSON; see :func:`answered`.
+another. It reads one request per line and answers each with one line, both JSON; see :func:`answered`. Other lines,
+before an answer, show that a large file moves.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,28 @@ from rankscope.stores.mirror import Mirror
 
 __all__ = ["answered", "main"]
 
+_TELLS_S = 1.0
+"""How often it shows that files move, seconds."""
+
 
 def main(folder: str, url: str) -> None:
     """Answer requests until standard input ends."""
     own_process.give_way()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # keeps what libraries print out of the answers
+    told = 0.0
+
+    def moved() -> None:
+        nonlocal told
+        if time.monotonic() > told + _TELLS_S:
+            told = time.monotonic()
+            answers.write('{"moved": true}\n')
+            answers.flush()
+
     mirror: Mirror | None = None
     for line in sys.stdin:
         try:
-            mirror = mirror or Mirror(Path(folder), url)
+            mirror = mirror or Mirror(Path(folder), url, moved)
             answer = {"done": answered(mirror, json.loads(line))}
         except Exception as error:  # stores raise errors of their own
             mirror = None  # its connections may be broken

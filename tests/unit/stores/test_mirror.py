@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rankscope import own_process
 from rankscope.errors import RunDirError
+from rankscope.node.mirroring import Mirroring
 from rankscope.rundir.urls import is_url, last_name, url_of
 from rankscope.stores.fetched import fetched
 from rankscope.stores.mirror import NOTES, Mirror
+from rankscope.stores.paced import paced
 
 pytest.importorskip("fsspec")
 
@@ -46,6 +50,36 @@ def test_all_but_caches_and_temporary_files_goes_there_once(tmp_path: Path) -> N
     assert (store / "run.json").read_text() == "another text"
 
 
+def test_large_files_show_that_they_move(tmp_path: Path) -> None:
+    part, _, url = world(tmp_path)
+    moves: list[None] = []
+    Mirror(part, url, lambda: moves.append(None)).push()
+    # reading back: each file, and each end, also where a file system does not tell of what it writes
+    assert len(moves) >= 2 * len(EXPECTED)
+    s3 = paced(lambda **_: None, lambda local, remote, callback, chunksize, max_concurrency: None, lambda: None)
+    assert (s3["chunksize"], s3["max_concurrency"]) == (5 << 20, 1)
+    before = len(moves)
+    s3 = paced(lambda local, remote, **_more: None, None, lambda: moves.append(None))
+    s3["callback"].relative_update(7)
+    assert (list(s3), len(moves)) == (["callback"], before + 1)
+
+
+_ANSWERS = """
+import sys
+for line in sys.stdin:
+    print('{"moved": true}\\n{"moved": true}\\n{"done": 3}', flush=True)
+"""
+
+
+def test_signs_that_files_move_are_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_process, "command", lambda *_: [sys.executable, "-c", _ANSWERS])
+    mirroring = Mirroring(tmp_path, "file:///nowhere", limit_s=300)
+    try:
+        assert [mirroring._ask(do="push"), mirroring._ask(do="push")] == [3, 3]
+    finally:
+        mirroring.end()
+
+
 class _Broken:
     """A store that takes so many files, and then is gone or keeps half of each."""
 
@@ -53,10 +87,10 @@ class _Broken:
         self.put: list[str] = []
         whole = mirror._files.put_file
 
-        def put_file(local: str, remote: str) -> Any:
+        def put_file(local: str, remote: str, **more: Any) -> Any:
             self.put.append(remote)
             if len(self.put) <= takes:
-                return whole(local, remote)
+                return whole(local, remote, **more)
             if not half:
                 raise ConnectionError("the store is gone")
             Path(remote).write_bytes(Path(local).read_bytes()[:3])
