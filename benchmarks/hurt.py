@@ -143,8 +143,11 @@ def same(report: ClusterReport, before: ClusterReport, planted: str, culprits: l
 
 def named(report: ClusterReport) -> list[int]:
     """Return the ranks of the verdict; those of a slow link are read from its sentence."""
-    link = re.search(r"of ranks ([\d, ]+) take", report.verdict.sentence)
-    return [int(rank) for rank in link[1].split(",")] if link else sorted(report.verdict.ranks)
+    link = re.search(r"of ranks ([-\d, ]+) take", report.verdict.sentence)
+    if link is None:
+        return sorted(report.verdict.ranks)
+    spans = (part.split("-") for part in link[1].split(","))
+    return [rank for span in spans for rank in range(int(span[0]), int(span[-1]) + 1)]
 
 
 def said(report: ClusterReport) -> str:

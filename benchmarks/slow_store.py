@@ -221,7 +221,7 @@ def launch(mode: str, number: int, seconds: float, folder: Path) -> dict[str, An
         carried.close()
         for node in "ab":
             end_all(SPACES[node])
-    if any(codes):
+    if any(codes) or (mode == "store" and not carried.bytes):  # without a store the job runs unrecorded
         raise SystemExit(f"{mode}: {codes}\n" + "".join((folder / f"{n}.log").read_text()[-3000:] for n in "ab"))
     ends = json.loads((folder / "ends0").read_text())
     busy = [(begin - ends[0], end - ends[0]) for begin, end in carried.busy]

@@ -200,10 +200,10 @@ class Helper:
 
     def _gather_and_finish(self, granted: NodeClaim, placing: Placing) -> None:
         run_dir = RunDir(Path(granted.run_dir))
-        reducing = Reducing(
-            self.spool, run_dir, granted.node, placing, self.state.note, last_s=self.task.gather_timeout_s / 2
-        )
         limits = DiskLimits(self.task.leave_free_bytes, self.task.most_bytes)
+        reducing = Reducing(
+            self.spool, run_dir, granted.node, placing, limits, self.state.note, last_s=self.task.gather_timeout_s / 2
+        )
         holding = Holding(self.spool, run_dir, placing, limits, self._has_moved)
         gatherer = Gatherer(
             self.spool, run_dir, complete=self._complete, moved=self._has_moved, placing=placing,

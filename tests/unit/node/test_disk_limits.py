@@ -60,6 +60,28 @@ def test_a_full_disk_leaves_the_trace_in_the_spool_and_is_reported_until_there_i
     assert (record.status, gatherer.left) == ("ok", {})
 
 
+def test_a_record_with_a_memory_snapshot_waits_for_room_for_both(monkeypatch, tmp_path):
+    spool, run = Spool(tmp_path / "spool"), RunDir(tmp_path / "run")
+    spool.path.mkdir()
+    announce(spool, '{"traceEvents": []}')
+    path = spool.record(0, 2, 3)
+    snapshot = spool.path / "memory.pickle"
+    snapshot.write_bytes(bytes(5_000))
+    path.write_text(path.read_text().replace('"snapshot": null', '"snapshot": "memory.pickle"'))
+    spool.out_of_memory(0, 3).write_bytes(bytes(5_000))
+    gatherer = Gatherer(spool, run, limits=DiskLimits(leave_free=1_000))
+    disk(monkeypatch, 5_900)
+    gatherer.gather_out_of_memory()
+    assert gatherer.gather() == []
+    assert not [path for path in run.path.rglob("*") if path.is_file()]
+    assert len(gatherer.left) == 2
+    disk(monkeypatch, 90_000)
+    gatherer.gather_out_of_memory()
+    assert [record.snapshot for record in gatherer.gather()] == [run.snapshot(0, 2, 3).name]
+    assert gatherer.left == {}
+    assert run.out_of_memory(0, 3).exists()
+
+
 def test_the_quota_counts_what_earlier_helpers_of_the_node_have_placed(tmp_path):
     spool, run = Spool(tmp_path / "spool"), RunDir(tmp_path / "run")
     spool.path.mkdir()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rankscope import own_process
 from rankscope.analysis.pipeline import analyze
 from rankscope.node.gathering import reducing as module
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.gather import Gatherer
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.reducing import Reducing
@@ -43,13 +46,13 @@ def texts() -> list[bytes]:
 class Job:
     """A node's spool and the run directory of its job."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: DiskLimits | None = None) -> None:
         self.spool, self.run = Spool(folder / "spool"), RunDir(folder / "run")
         self.spool.path.mkdir()
         self.notes: list[str] = []
         placing = Placing(self.run)
-        self.reducing = Reducing(self.spool, self.run, "node7", placing, self.notes.append)
-        self.gatherer = Gatherer(self.spool, self.run, placing=placing, reducing=self.reducing)
+        self.reducing = Reducing(self.spool, self.run, "node7", placing, limits, self.notes.append)
+        self.gatherer = Gatherer(self.spool, self.run, placing=placing, reducing=self.reducing, limits=limits)
 
     def gather(self, *, last: bool) -> list[RankRecord]:
         """All that can be taken, however long the process takes."""
@@ -126,6 +129,28 @@ def test_a_damaged_trace_is_kept_whole_and_the_others_are_reduced(tmp_path: Path
     records = job.gather(last=True)
     assert [(r.rank, r.status, r.columns) for r in records] == [(0, "ok", "node7.columns"), (1, "corrupt", None)]
     assert job.run.trace(0, 0, 1).exists()
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_columns_without_room_wait_for_it_until_the_job_has_ended(
+    room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [0]
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free[0], f_frsize=1, f_blocks=1000))
+    job, now = Job(tmp_path, DiskLimits(leave_free=1)), [0.0]
+    job.reducing._clock = lambda: now[0]
+    announce(job.spool, 0, texts()[0])
+    assert job.gather(last=False) == []
+    assert (job.gatherer.reduces(), job.notes) == (True, [])
+    assert not job.run.columns(0, 0, "node7").exists()
+    free[0], now[0] = 10**9 if room else 0, 10.0
+    records = job.gather(last=not room)
+    if room:
+        assert [record.columns for record in records] == ["node7.columns"]
+        return
+    assert (records, job.gatherer.reduces()) == ([], False)
+    assert "gather.leave_free_gb" in job.notes[0]  # the whole trace has no room either, and stays
+    assert "gather.leave_free_gb" in next(iter(job.gatherer.left.values()))
 
 
 @pytest.mark.parametrize(

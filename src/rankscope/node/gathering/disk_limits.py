@@ -22,14 +22,15 @@ class DiskLimits:
     most: int = 0
     """Largest size of all traces that this node places."""
 
-    def require(self, folder: Path, size: int, placed: int, *, packed: bool = False) -> None:
-        """Check that a trace may be written.
+    def require(self, folder: Path, size: int, placed: int, *, packed: bool = False, beside: int = 0) -> None:
+        """Check that a trace may be written, with the files beside it.
 
         Args:
             folder: the target folder.
             size: of the trace's text or, if it is compressed already, of that file.
             placed: bytes of traces that this node has placed so far.
             packed: whether it is compressed.
+            beside: bytes of a memory snapshot, of which only the free space is checked.
 
         Raises:
             OSError: it may not be written; the reason is its ``strerror``.
@@ -44,7 +45,7 @@ class DiskLimits:
         store = os.statvfs(folder)
         free = store.f_bavail * store.f_frsize
         # a store that does not count its blocks reports 0
-        if store.f_blocks and free - more < self.leave_free:
+        if store.f_blocks and free - more - beside < self.leave_free:
             raise OSError(
                 errno.ENOSPC,
                 f"{folder} has {free / 1e9:.2f} GB free, of which gather.leave_free_gb={self.leave_free / 1e9:g} stay",

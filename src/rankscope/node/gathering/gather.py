@@ -117,6 +117,7 @@ class Gatherer:
             attempt, rank = path.stem.split("_")[2:]
             target = self._run_dir.out_of_memory(int(attempt), int(rank))
             target.parent.mkdir(parents=True, exist_ok=True)
+            self._limits.require(target.parent, 0, 0, beside=path.stat().st_size)
             self.placing.copy(path, target)
             path.unlink()
         except Exception as error:
@@ -154,6 +155,7 @@ class Gatherer:
         if state == "waits":
             return None
         self._run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
+        self._require_room(trace if state == "whole" else None, record)
         if trace is not None and state == "reduced":
             record.trace_bytes = trace.stat().st_size
             record.trace, record.columns = self._run_dir.trace(*place_in).name, self._reducing_name()
@@ -163,7 +165,6 @@ class Gatherer:
                 self._moved(record.trace_bytes)
         elif trace is not None:
             try:
-                self._require_room(trace, record)
                 self._place_trace(trace, self._run_dir.trace(*place_in), record)
             except FileNotFoundError:
                 if trace.exists():
@@ -196,9 +197,13 @@ class Gatherer:
         assert self._reducing is not None
         return self._reducing.object_name
 
-    def _require_room(self, trace: Path, record: RankRecord) -> None:
+    def _require_room(self, trace: Path | None, record: RankRecord) -> None:
+        """Check that all files of a record may be written, before the first is."""
+        snapshot = self._spool.path / Path(record.snapshot).name if record.snapshot is not None else None
+        sizes = [path.stat().st_size if path is not None and path.exists() else 0 for path in (trace, snapshot)]
         folder = self._run_dir.window(record.attempt, record.window or 0)
-        self._limits.require(folder, trace.stat().st_size, self.placed_bytes() if self._limits.most else 0)
+        placed = self.placed_bytes() if self._limits.most and sizes[0] else 0
+        self._limits.require(folder, sizes[0], placed, beside=sizes[1])
 
     def placed_bytes(self) -> int:
         """Return the size of the traces and columns that this node has placed, in bytes."""

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rankscope import own_process
 from rankscope.errors import RunDirError
+from rankscope.node.gathering.disk_limits import DiskLimits
 from rankscope.node.gathering.placing import Placing
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.rank import RankRecord
@@ -34,6 +35,8 @@ _MODULE = "rankscope.reduced.of_node"
 _LEAST_S = 300.0
 _BYTES_A_S = 2e6
 """Expected bytes per second, a fiftieth of what a core reads, because the core may be busy with training."""
+_AGAIN_S = 5.0
+"""Between two attempts to place columns."""
 
 Key = tuple[int, int]
 
@@ -53,6 +56,7 @@ class Reducing:
         run_dir: of the run.
         node: its name there.
         placing: places files.
+        limits: limits of what may be written.
         note: called with errors.
         last_s: longest time once the job has ended, because the launcher then waits for it.
         clock: in seconds, monotonic.
@@ -64,15 +68,19 @@ class Reducing:
         run_dir: RunDir,
         node: str,
         placing: Placing,
+        limits: DiskLimits | None = None,
         note: Callable[[str], None] = lambda _: None,
         last_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spool, self._run_dir, self._node, self._placing = spool, run_dir, node, placing
-        self._note, self._last_s, self._clock = note, last_s, clock
-        self._ends = math.inf
+        self._limits, self._note, self._last_s, self._clock = limits or DiskLimits(), note, last_s, clock
+        self._ends, self._last = math.inf, False
         self._running: _Running | None = None
         self._given_up: set[Key] = set()
+        self._unplaced: dict[Key, ReducedRanks] = {}
+        """Windows whose columns are made, and had no room in the run directory."""
+        self._again = 0.0
 
     @property
     def object_name(self) -> str:
@@ -86,17 +94,26 @@ class Reducing:
             records: announced, and not yet in the run directory.
             last: the job has ended, and no more traces come.
         """
+        self._last = last
         if last:
             self._ends = min(self._ends, self._clock() + self._last_s)
         if self._running is not None:
             self._follow(self._running)
+        if self._unplaced and (last or self._clock() >= self._again):
+            for key, done in list(self._unplaced.items()):
+                self._try_to_place(key, done)
         if self._running is None:
             windows: dict[Key, list[RankRecord]] = {}
             for record in records:
                 if record.trace is not None and record.window is not None:
                     windows.setdefault((record.attempt, record.window), []).append(record)
             for key, own in sorted(windows.items()):
-                if key not in self._given_up and not self._done(key) and (last or self._all_here(key, own)):
+                if (
+                    key not in self._given_up
+                    and key not in self._unplaced
+                    and not self._done(key)
+                    and (last or self._all_here(key, own))
+                ):
                     self._begin(key, own)
                     return
 
@@ -161,15 +178,29 @@ class Reducing:
             self._give_up(running.key, f"the process that reduces them {how}")
             return
         try:
-            self._place(running.key, from_json(ReducedRanks, output))
-        except (OSError, ValueError, RunDirError) as error:
+            done = from_json(ReducedRanks, output)
+        except ValueError as error:
+            self._give_up(running.key, f"their columns could not be placed: {error}")
+            return
+        self._try_to_place(running.key, done)
+
+    def _try_to_place(self, key: Key, done: ReducedRanks) -> None:
+        """Place the columns of a window. Without room for them this is tried again until the job has ended."""
+        self._unplaced.pop(key, None)
+        try:
+            self._place(key, done)
+        except (OSError, RunDirError) as error:
+            if isinstance(error, OSError) and not self._last:
+                self._unplaced[key], self._again = done, self._clock() + _AGAIN_S
+                return
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._give_up(running.key, f"their columns could not be placed: {why}")
+            self._give_up(key, f"their columns could not be placed: {why}")
 
     def _place(self, key: Key, done: ReducedRanks) -> None:
         made, target = self._spool.columns(*key), self._run_dir.columns(*key, self._node)
         if done.ranks:
             target.parent.mkdir(parents=True, exist_ok=True)
+            self._limits.require(target.parent, 0, 0, beside=made.stat().st_size)
             self._placing.copy(made, target)
         replace_text(self._spool.reduced(*key), to_json(done))
         made.unlink()
