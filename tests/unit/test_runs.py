@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,47 @@ def test_what_ended_lately_stays(runs: list[RunDir], tmp_path: Path) -> None:
     os.utime(runs[2].manifest)
     assert cli.main(["runs", "prune", str(tmp_path), "--keep", "0", "--older-than", "1", "--yes"]) == 0
     assert traces(runs) == [False, True, True, False, True]
+
+
+def test_a_removal_that_was_interrupted_goes_on(
+    runs: list[RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, gone = shutil.rmtree, []
+
+    def interrupted(path: Path, **more: Any) -> None:
+        if gone:
+            raise OSError("interrupted")
+        gone.append(path)
+        whole(path, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(RunDirError, match="interrupted"):
+        remove(Run(runs[0]), whole=True)
+    monkeypatch.undo()
+    assert (len(gone), Run(runs[0]).finished) == (1, True)
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "3", "--whole", "--yes"]) == 0
+    assert not runs[0].path.exists()
+
+
+def test_a_run_that_is_being_removed_or_cannot_be_read_hides_no_other(
+    runs: list[RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = find_runs(tmp_path)
+    shutil.rmtree(runs[0].path)
+    assert [run.size > 0 for run in found] == [False, True, True, True, True]
+    assert Run(runs[0]).time == 0.0
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        if path.parent == runs[1].path:
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert cli.main(["runs", "list", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert [line.split()[0] for line in told.out.splitlines()] == ["run_0003", "run_0004", "run_0005"]
+    assert "run_0002 is left out: it cannot be read (Permission denied)" in " ".join(told.err.split())
 
 
 def test_links_are_not_followed(runs: list[RunDir], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import re
 import shutil
@@ -52,6 +53,8 @@ class Receiver:
         self._collecting, self._key, self._nodes, self._tell = collecting, key, nodes, tell
         self._adds, self._turns = threading.Lock(), threading.BoundedSemaphore(_AT_ONCE)
         self._busy: dict[str, threading.Lock] = {}
+        self._coming: dict[str, int] = {}
+        """Part that is being received -> bytes that are still to come."""
         self._whole = threading.Event()
         if len(collecting.nodes) >= nodes:
             self._whole.set()
@@ -108,6 +111,7 @@ class Receiver:
                 send(connection, lacks=lacks, proof=proof(self._key, "receiver", *proven, lacks))
                 for name in lacks:
                     _take(connection, folder / name, part.files[name])
+                    self._coming[part.nodes[0]] -= part.files[name].bytes
                 self._add(folder, part)
             size = sum(part.files[name].bytes for name in lacks)
             self._tell(f"{who}: {len(lacks)} of {len(part.files)} files came, {size / 1e6:,.1f} MB")
@@ -137,19 +141,27 @@ class Receiver:
         except RankscopeError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):  # what came would keep the disk full
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         finally:
+            self._coming.pop(part.nodes[0], None)
             busy.release()
 
     def _lacks(self, part: Part, folder: Path) -> list[str]:
         into = self._collecting.run_dir.path
         here = {name: known for name, known in part.files.items() if not _holds(into / name, known)}
         lacks = [name for name, known in here.items() if not _holds(folder / name, known)]
-        size, free = sum(part.files[name].bytes for name in lacks), shutil.disk_usage(into).free
-        if size > free - _LEAVE_FREE:
-            raise RunDirError(
-                f"{into} has {free / 1e9:.1f} GB free, of which 1 stays free, and the part has {size / 1e9:.1f} GB; "
-                "make room, or collect elsewhere"
-            )
+        size = sum(part.files[name].bytes for name in lacks)
+        with self._adds:
+            free, others = shutil.disk_usage(into).free, sum(self._coming.values())
+            if size and size > free - others - _LEAVE_FREE:
+                raise RunDirError(
+                    f"{into} has {free / 1e9:.1f} GB free, of which 1 stays free and {others / 1e9:.1f} are for parts "
+                    f"that are on their way, and this part has {size / 1e9:.1f} GB; make room, or collect elsewhere"
+                )
+            self._coming[part.nodes[0]] = size
         return lacks
 
     def _add(self, folder: Path, part: Part) -> None:
@@ -180,7 +192,7 @@ def _part_in(nodes: Any, files: Any) -> Part:
     try:
         names = [str(node) for node in nodes]
         sums = {str(name): FileSum(bytes=int(size), sha256=str(sha)) for name, (size, sha) in files.items()}
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, OverflowError):
         raise RunDirError("what should be a list of files is none") from None
     wrong = [name for name, known in sums.items() if not is_part_file(name) or known.bytes < 0]
     wrong += [name for name, known in sums.items() if not _SHA.fullmatch(known.sha256)]

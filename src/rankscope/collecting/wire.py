@@ -100,7 +100,7 @@ def receive(connection: socket.socket) -> dict[str, Any]:
         raise RunDirError("the other end does not speak `rankscope collect`; check host and port")
     try:
         message = json.loads(_exactly(connection, length))
-    except ValueError:
+    except (ValueError, RecursionError):
         message = None
     if not isinstance(message, dict):
         raise RunDirError("the other end does not speak `rankscope collect`; check host and port")

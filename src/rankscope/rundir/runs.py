@@ -6,9 +6,11 @@ changed. Only files with names that rankscope gives are removed; symbolic links 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,8 +55,10 @@ class Run:
     @cached_property
     def time(self) -> float:
         """When the run ended, or if it has not, when it began; seconds since 1970."""
-        marks = [self.dir.manifest, self.dir.sealed_manifest, self.dir.launch, self.dir.agent_spec, self.dir.path]
-        return next(mark.stat().st_mtime for mark in marks if mark.exists())
+        for mark in (self.dir.manifest, self.dir.sealed_manifest, self.dir.launch, self.dir.agent_spec, self.dir.path):
+            with contextlib.suppress(OSError):
+                return mark.stat().st_mtime
+        return 0.0  # it is being removed
 
     @cached_property
     def manifest(self) -> RunManifest | None:
@@ -74,8 +78,8 @@ class Run:
 
     @cached_property
     def files(self) -> list[tuple[Path, int]]:
-        """All files of the run, with sizes in bytes."""
-        return [(path, path.lstat().st_size) for path in _walk(self.dir.path)]
+        """All files of the run, with sizes in bytes, as far as its folders can be read."""
+        return list(_walk(self.dir.path))
 
     @property
     def size(self) -> int:
@@ -89,17 +93,29 @@ class Run:
         return [(path, size) for path, size in self.files if RECORDED.fullmatch(path.relative_to(root).as_posix())]
 
 
-def find_runs(folder: Path) -> list[Run]:
+def find_runs(folder: Path, left_out: Callable[[str], None] = lambda _: None) -> list[Run]:
     """Return the runs in a folder, or the folder itself if it is a run; the latest last.
+
+    Args:
+        folder: the folder.
+        left_out: called with the reason for each folder in it that cannot be read.
 
     Raises:
         RunDirError: the folder cannot be read.
     """
+
+    def is_run(path: Path) -> bool:
+        try:
+            return _is_run(path)
+        except OSError as error:
+            left_out(f"{path} is left out: it cannot be read ({error.strerror})")
+            return False
+
     try:
-        found = [folder] if _is_run(folder) else [path for path in folder.iterdir() if _is_run(path)]
-        return sorted((Run(RunDir(path)) for path in found), key=lambda run: (run.time, run.name))
+        found = [folder] if _is_run(folder) else [path for path in folder.iterdir() if is_run(path)]
     except OSError as error:
         raise RunDirError(f"{folder} cannot be read ({error.strerror}); name a folder of runs") from error
+    return sorted((Run(RunDir(path)) for path in found), key=lambda run: (run.time, run.name))
 
 
 def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = False) -> Iterator[tuple[Run, str | None]]:
@@ -129,7 +145,7 @@ def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = Fal
 
 
 def remove(run: Run, *, whole: bool = False) -> int:
-    """Remove the large files of a run, or the whole run.
+    """Remove the large files of a run, or the whole run. What is left when this is interrupted can be removed again.
 
     Returns:
         Bytes that were freed.
@@ -142,7 +158,7 @@ def remove(run: Run, *, whole: bool = False) -> int:
     gone = run.files if whole else run.recorded
     try:
         if whole:
-            shutil.rmtree(run.dir.path)
+            _remove_tree(run.dir.path, last=(run.dir.manifest, run.dir.sealed_manifest))
         else:
             for path, _ in gone:
                 path.unlink(missing_ok=True)
@@ -156,9 +172,27 @@ def _is_run(path: Path) -> bool:
     return not path.is_symlink() and path.is_dir() and any(p.is_file() for p in (found.manifest, found.launch))
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
+def _remove_tree(folder: Path, last: Sequence[Path]) -> None:
+    """Remove a folder, and these files of it last: a run without them would never be removed."""
+    for path in [path for path in folder.iterdir() if path not in last]:
         if path.is_dir() and not path.is_symlink():
-            yield from _walk(path)
+            shutil.rmtree(path)
         else:
-            yield path
+            path.unlink(missing_ok=True)
+    for path in last:
+        path.unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield files and sizes; what another process has removed meanwhile, or what cannot be read, is left out."""
+    entries: list[Path] = []
+    with contextlib.suppress(OSError):
+        entries = sorted(folder.iterdir())
+    for path in entries:
+        with contextlib.suppress(OSError):
+            about = path.lstat()
+            if stat.S_ISDIR(about.st_mode):
+                yield from _walk(path)
+            else:
+                yield path, about.st_size

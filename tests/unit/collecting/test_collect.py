@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -197,6 +199,39 @@ def test_a_connection_that_breaks_is_gone_on_with(
     assert listening.end()
     assert "broken" in taken
     assert len(taken) == len(set(taken))  # no file came twice
+    must_be_whole(parts[0])
+
+
+def test_parts_on_their_way_count_as_if_they_were_there(parts: list[RunDir], monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = Listening(parts[0], 2)
+    free = 3 << 30
+    monkeypatch.setattr(receive.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    listening.receiver._coming["another"] = 2 << 30
+    with pytest.raises(RunDirError, match=r"3\.2 GB free, of which 1 stays free and 2\.1 are for parts"):
+        send_part(parts[1].path, listening.at, KEY)
+    del listening.receiver._coming["another"]
+    send_part(parts[1].path, listening.at, KEY)
+    assert listening.end()
+    assert listening.receiver._coming == {}
+
+
+def test_a_disk_that_fills_up_is_not_kept_full(parts: list[RunDir], monkeypatch: pytest.MonkeyPatch) -> None:
+    take, taken = receive._take, []
+
+    def fills(connection: socket.socket, target: Path, known: FileSum) -> None:
+        if len(taken) == 3:
+            taken.append("full")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        take(connection, target, known)
+        taken.append(target.name)
+
+    monkeypatch.setattr(receive, "_take", fills)
+    listening = Listening(parts[0], 2)
+    with pytest.raises(RunDirError, match="No space left"):
+        send_part(parts[1].path, listening.at, KEY)
+    assert not parts[0].arriving("node-b").exists()
+    send_part(parts[1].path, listening.at, KEY)
+    assert listening.end()
     must_be_whole(parts[0])
 
 

@@ -107,7 +107,7 @@ def prune_verb(arguments: argparse.Namespace) -> int:
 def _runs(folder: Path) -> list[Run]:
     from rankscope.rundir.runs import find_runs
 
-    runs = find_runs(folder)
+    runs = find_runs(folder, say)
     if not runs:
         raise RunDirError(f"{folder} holds no run; name a folder that `rankscope run` has written to")
     return runs
