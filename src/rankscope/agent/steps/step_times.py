@@ -10,7 +10,7 @@ import torch
 from rankscope.agent.process.safe_point import in_backward
 from rankscope.agent.process.training_thread import TrainingThread
 from rankscope.agent.steps.call_times import CallTimes, Recorder
-from rankscope.agent.steps.device_times import DeviceTimes
+from rankscope.agent.steps.device_times import DeviceTimes, quick_event
 from rankscope.agent.steps.gc_pauses import GcPauses
 from rankscope.agent.steps.step_log import StepLog
 from rankscope.records.running.step_log import ASKED
@@ -32,7 +32,7 @@ class StepTimer:
         self._pauses = GcPauses()
         self._paused_ns = 0
         self._log: StepLog | None = None
-        self._device = DeviceTimes(torch.cuda)
+        self._device = DeviceTimes(torch.cuda, quick_event)
         self._calls: CallTimes | None = None
         self.asked = False
         """Whether torch's flight recorder was read in the step that has just ended."""
