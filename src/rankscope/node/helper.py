@@ -129,7 +129,7 @@ class Helper:
         with contextlib.suppress(OSError):
             replace_text(self.spool.job_end, to_json(self._job_end))
         self._step_logs.drain()
-        self._border("looking at the last steps", lambda: self._standstill.look_back(self._step_logs.counts()))
+        self._border("looking at the last steps", lambda: self._standstill.look_back(*self._step_logs.progress()))
         self._over.set()
 
     def _orphaned(self, ranks: LiveRanks) -> JobEnd:
@@ -320,8 +320,8 @@ class Helper:
         )  # fmt: skip
 
     def _look_at_steps(self) -> None:
-        counts = self._step_logs.counts()
-        self._standstill.look(counts)
+        counts, ends = self._step_logs.progress()
+        self._standstill.look(counts, ends)
         if (found := self._standstill.found) is not None and not found.asked:
             verdict = None if found.resumed else why_stuck([found])
             self._stands = "" if verdict is None else verdict.sentence

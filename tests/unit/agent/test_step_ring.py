@@ -284,10 +284,10 @@ def test_a_long_step_is_written_at_once(clocked):
 
 
 def test_so_many_steps_are_written_however_short_they_are(clocked):
-    for _ in range(64):
+    for _ in range(400):
         clocked.clock.step(clocked.log, forward=0, backward=0)
-    clocked.drain.drain()
-    assert clocked.drain.counts() == {(0, 1): 64}
+        clocked.drain.drain()
+        assert clocked.log.steps - clocked.drain.counts()[0, 1] < 64
 
 
 def test_marks_without_any_end_of_a_step_are_not_kept_for_ever(clocked):

@@ -23,6 +23,7 @@ class Node:
         self.spool, self.now, self.steps = Spool(folder), 0.0, {(0, 0): 0, (0, 1): 0}
         self.outside = OutsideStacks(folder, command=[])
         self.watch = StandstillWatch(self.spool, after_s, clock=lambda: self.now, outside=self.outside)
+        self.ends = {}
         self.pipes = {}
         for rank in (0, 1):
             record = RankRecord(
@@ -36,7 +37,7 @@ class Node:
         for _ in range(round(seconds)):
             self.now += 1.0
             self.steps = {key: count + steps for key, count in self.steps.items()}
-            self.watch.look(self.steps)
+            self.watch.look(self.steps, self.ends)
 
     def asked(self, rank: int) -> int | None:
         try:
@@ -134,6 +135,31 @@ def test_steps_that_go_on_before_it_was_placed_and_after_the_last_look_are_noted
     place_answers(tmp_path / "a.json", one.watch.found)
     kept = read_record(type(found), tmp_path / "a.json")
     assert (kept.resumed, len(kept.ranks)) == (True, 2)
+
+
+def test_steps_of_before_that_come_with_the_answer_are_no_progress(node, monkeypatch):
+    one = node()
+    monkeypatch.setattr("rankscope.node.watching.standstill.time.time_ns", lambda: int(one.now * 1e9))
+    one.go(100, steps=1)
+    made = int(one.now * 1e9)
+    # GIVEN ranks that stand still, and write when they are asked what they had made until then
+    one.go(61)
+    token = one.asked(1)
+    one.steps, one.ends = dict.fromkeys(one.steps, 120), dict.fromkeys(one.steps, made)
+    for rank in (0, 1):
+        one.answer(rank, token, "train.py:9 in stands")
+    one.go(1)
+    # rank 0 has not written at once: its steps come between the two questions
+    one.steps = {(0, 0): 120, (0, 1): 121}
+    found = round_of(one, "train.py:9 in stands")
+    assert [(state.rank, state.steps, state.advances) for state in found.ranks] == [(0, 120, False), (1, 121, False)]
+    assert min(state.idle_s for state in found.ranks) > 60, "since their last step, and not since they have told of it"
+    # AND those that come with the end of the job
+    one.watch.look_back({(0, 0): 125, (0, 1): 125}, one.ends)
+    assert one.watch.found is None
+    # AND steps that are made after it are told
+    one.watch.look_back({(0, 0): 130, (0, 1): 130}, dict.fromkeys(one.steps, int(one.now * 1e9)))
+    assert one.watch.found.resumed
 
 
 def test_a_person_may_ask_at_any_time_and_0_asks_never(node):

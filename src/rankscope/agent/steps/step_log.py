@@ -49,6 +49,8 @@ _UNKNOWN = (0,) * len(STEP_LOG_COLUMNS)
 _MOST_WAITING = 64
 """Largest number of steps that wait for their device times."""
 WRITTEN_EVERY_NS = 500_000_000
+"""Longest time for which steps that have ended are not written, at the end of a step. In the beginning it is as long as
+the log has lasted, so that of a job that stands still after a few steps some are known."""
 _MOST_STEPS = 64
 """Largest number of steps that are not written; with device times a quarter, because each keeps events."""
 _MOST_MARKS = 8192
@@ -124,7 +126,8 @@ class StepLog:
         self._took_ns = deque[int](maxlen=_REMEMBERED)
         # Of whoever writes
         self._writing = threading.Lock()
-        self._written = self._since = perf_counter_ns()
+        self._written = self._since = self._opened = perf_counter_ns()
+        self._pause_ns = 0
         self._count = self._digested = before
         self._counts = Counts(self._since)
         self._is_first = True
@@ -183,7 +186,7 @@ class StepLog:
             device = self.device.step_ended(PARTS.index(self.part), recorded=recorded)
         if self._file is not None:
             due = (
-                now - self._written > WRITTEN_EVERY_NS
+                now - self._written > self._pause_ns
                 or self.steps - self._digested >= self._most
                 or len(self._marks) > _MOST_MARKS // 2
             )
@@ -212,6 +215,7 @@ class StepLog:
             return
         try:
             self._written = perf_counter_ns()
+            self._pause_ns = min(self._written - self._opened, WRITTEN_EVERY_NS)
             self._put_what_is_known(self._digest())
         finally:
             self._writing.release()

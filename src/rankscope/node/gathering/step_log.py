@@ -41,6 +41,7 @@ _SIZE = STEP_LOG_ENTRY.size
 _NOTHING = (0,) * len(STEP_LOG_COLUMNS)
 _SPAN = struct.Struct("<H")
 _SPAN_AT = STEP_LOG_ENTRY.size - 16
+_END = struct.Struct("<Q")
 
 
 class _Taken(NamedTuple):
@@ -66,6 +67,7 @@ class StepLogDrain:
         self._tell = tell
         self._taken: dict[Path, _Taken] = {}
         self._calls: dict[Path, CallTimesToAdd] = {}
+        self._ends: dict[Path, int] = {}
         self.left: dict[str, str] = {}
         """Name of each ring whose log could not be placed -> why."""
 
@@ -122,6 +124,7 @@ class StepLogDrain:
         if not parts:
             return
         new = b"".join(parts)
+        self._ends[ring] = _END.unpack_from(new, len(new) - _END.size)[0]
         del self._taken[log]  # until all is written, the file shows how far the ring was read
         with log.open("ab") as target:
             target.write(new if taken.size else _HEADER + new)
@@ -161,10 +164,16 @@ class StepLogDrain:
         """Return the number of steps read from each ring so far, by attempt and rank."""
         found = {}
         for ring in self._spool.step_rings():
-            log, name = self._spool.step_log(ring), ring.name.split("_")
-            if log.exists() and len(name) == 3 and name[1].isdecimal() and name[2].isdecimal():
-                found[int(name[1]), int(name[2])] = self._so_far(log).steps
+            log = self._spool.step_log(ring)
+            if log.exists() and (whose := _whose(ring)) is not None:
+                found[whose] = self._so_far(log).steps
         return found
+
+    def progress(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+        """Return :meth:`counts`, and the end of the last step that this helper has read from each ring, in ns on
+        CLOCK_REALTIME. Ranks write several steps at once, so that it may have been a while ago."""
+        ends = {whose: end for ring, end in self._ends.items() if (whose := _whose(ring)) is not None}
+        return self.counts(), ends
 
     def finish(self, run_dir: RunDir, placing: Placing | None = None) -> None:
         """Drain once more, then compress, place and remove all logs. Never raises; see :attr:`left`."""
@@ -188,6 +197,12 @@ class StepLogDrain:
                 self.left[ring.name] = why
             else:
                 self.left.pop(ring.name, None)
+
+
+def _whose(ring: Path) -> tuple[int, int] | None:
+    """Return attempt and rank of a ring."""
+    name = ring.name.split("_")
+    return (int(name[1]), int(name[2])) if len(name) == 3 and name[1].isdecimal() and name[2].isdecimal() else None
 
 
 def _count(head: bytes) -> int:

@@ -46,6 +46,10 @@ BETWEEN_QUESTIONS_S = 4.0
 ANSWERS_WITHIN_S = 3.0
 
 
+Counts = dict[tuple[int, int], int]
+"""A number for each rank, by attempt and rank."""
+
+
 @dataclass(slots=True)
 class _Rank:
     """State of one rank of this node."""
@@ -112,6 +116,8 @@ class StandstillWatch:
         self._ranks: dict[int, _Rank] = {}
         self._attempt = -1
         self._round: _Round | None = None
+        self._begun = float("-inf")
+        """When the last round began."""
         self._token = 0
         self._again_at: float | None = None
         self._pause_s = 0.0
@@ -121,14 +127,16 @@ class StandstillWatch:
         self.found: NodeAnswers | None = None
         """The last answers, until they are taken."""
 
-    def look(self, counts: dict[tuple[int, int], int]) -> None:
+    def look(self, counts: Counts, ends: Counts | None = None) -> None:
         """Note the progress of the ranks, and ask them if it is due.
 
         Args:
             counts: steps logged so far, by attempt and rank.
+            ends: end of the last of them, in ns on CLOCK_REALTIME, where it is known: a rank writes the steps of half a
+                second at once, and those that it has not written when it is asked.
         """
         now = self._clock()
-        self._note(counts, now)
+        self._note(counts, ends or {}, now)
         if self._round is not None:
             self._go_on(now)
         elif self.wanted:
@@ -137,11 +145,11 @@ class StandstillWatch:
         elif self._stands_still(now):
             self._begin(now, asked=False)
 
-    def look_back(self, counts: dict[tuple[int, int], int]) -> None:
+    def look_back(self, counts: Counts, ends: Counts | None = None) -> None:
         """Note the progress of the ranks once the job is over; no rank is asked any more."""
-        self._note(counts, self._clock())
+        self._note(counts, ends or {}, self._clock())
 
-    def _note(self, counts: dict[tuple[int, int], int], now: float) -> None:
+    def _note(self, counts: Counts, ends: Counts, now: float) -> None:
         known = {**_without_steps(self._spool), **counts}
         attempt = max((attempt for attempt, _ in known), default=-1)
         if attempt != self._attempt:
@@ -157,10 +165,12 @@ class StandstillWatch:
                     continue
                 rank = self._ranks[number] = _Rank(process, steps, now)
             if steps > rank.steps:
-                moved = True
+                end = ends.get((attempt, number), 0)
+                made = now - max(time.time_ns() - end, 0) / 1e9 if end else now
+                moved |= made > self._begun
                 if rank.looked is not None:
-                    rank.usual_s = (now - rank.looked[0]) / max(steps - rank.looked[1], 1)
-                rank.steps, rank.since, rank.looked = steps, now, (now, steps)
+                    rank.usual_s = max(made - rank.looked[0], 0.0) / max(steps - rank.looked[1], 1)
+                rank.steps, rank.since, rank.looked = steps, max(rank.since, made), (made, steps)
             elif not steps and (stage := self._stage(number)) != rank.stage:
                 moved = True
                 rank.stage, rank.since = stage, now
@@ -200,7 +210,7 @@ class StandstillWatch:
     # ------------------------------------------------------------ a round of two questions
 
     def _begin(self, now: float, *, asked: bool) -> None:
-        self._round = _Round(asked, now + ANSWERS_WITHIN_S)
+        self._round, self._begun = _Round(asked, now + ANSWERS_WITHIN_S), now
         self._ask()
 
     def _go_on(self, now: float) -> None:
@@ -299,11 +309,11 @@ def _without_steps(spool: Spool) -> dict[tuple[int, int], int]:
 
 def _advances(before: RankState, after: RankState) -> bool:
     """Return whether something has changed between two answers of a rank."""
-    if after.steps != before.steps:
-        return True
     first, second = before.answer, after.answer
-    if first is None or second is None:
-        return False
+    if first is None or second is None:  # the first answer may have brought steps of before
+        return first is second and after.steps != before.steps
+    if first.steps != second.steps:
+        return True
     frames = [[s.frames for s in answer.stacks if s.training] for answer in (first, second)]
     calls = [[(c.group, c.seq, c.name, c.done) for c in answer.calls] for answer in (first, second)]
     return frames[0] != frames[1] or calls[0] != calls[1] or first.part != second.part
