@@ -9,6 +9,7 @@ from rankscope.analysis.evidence.collect import collect
 from rankscope.analysis.evidence.combined_gains import steps_then
 from rankscope.analysis.evidence.contention import contention
 from rankscope.analysis.evidence.ending import how_it_ended, lost_ranks
+from rankscope.analysis.gains.changes import find_changes
 from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import recording_overhead_pct
 from rankscope.analysis.tables.table import TABLES
@@ -54,6 +55,8 @@ def diagnose(
         evidence.lost = lost_ranks(report.ranks)
         evidence.ended = how_it_ended(manifest, report.sources)
         report.what_if = evidence.what_if
+    with guarded("changes", failed):
+        evidence.changes = find_changes(windows, report.ranks, evidence.step_ms, evidence.uses)
     with guarded("contention", failed):
         evidence.contention = contention(windows, manifest)
     with guarded("verdict", failed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rankscope.records.changes import Changes
 from rankscope.records.compared_work import OperatorExcess, StageBalance, StageWork
 from rankscope.records.rows import Efficiency, HealthRow, MemoryRow
 from rankscope.records.run_steps import RunSteps
@@ -281,6 +282,7 @@ class Evidence:
     """What equal device work on all ranks would gain per step (replay)."""
     work_gains: dict[str, float] = field(default_factory=dict)
     """Kind of kernels -> what the step would gain if they took no time (replay)."""
+    changes: Changes = field(default_factory=Changes)
     efficiency: Efficiency | None = None
     """None without a device or without steps."""
     modules: dict[str, float] = field(default_factory=dict)

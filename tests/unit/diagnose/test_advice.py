@@ -10,7 +10,19 @@ from rankscope.diagnose.advice.table import OURS, advise
 from rankscope.diagnose.base.advice import in_words
 from rankscope.diagnose.rules.table import open_case
 from rankscope.diagnose.verdict import judge
-from rankscope.records.evidence import Contention, Evidence, RankCpu, SpareCpus
+from rankscope.records.changes import (
+    BesideCalls,
+    Changes,
+    DoubledBatch,
+    Gain,
+    PlainAttention,
+    SlowLink,
+    SmallCalls,
+    TensorParallel,
+    UnalignedProduct,
+    UnevenAttention,
+)
+from rankscope.records.evidence import Contention, Evidence, GroupDelay, RankCpu, SpareCpus
 from rankscope.records.report import Action
 from rankscope.records.rows import MemoryFrame, WorkGroup
 from support.verdict_kinds import BUSY, FULL, H100, evidence, late
@@ -18,6 +30,26 @@ from support.verdict_kinds import BUSY, FULL, H100, evidence, late
 FUSED = {"element-wise, norms and losses": 21.0}
 SLOW = {"host_ms": 40.0, "host_gain_ms": 40.0, "launches": 1600.0}
 LONG = replace(H100, groups=[WorkGroup(name="matrix products", ms_per_step=80.0, kernels_per_step=99.0, peak_pct=75.0)])
+
+ODD = UnalignedProduct(
+    operator="aten::mm", sizes="[8192, 768] x [768, 50257]", pad={50257: 50304}, tflops=113.0, aligned_tflops=402.0,
+    low_ms=6.0, high_ms=10.0,
+)  # fmt: skip
+PLAIN = PlainAttention(kernels=144.0, ms=31.0, fallback=False, low_ms=18.0, high_ms=30.0)
+BESIDE = BesideCalls(ratio=1.31, error=0.08, operator="aten::mm", high_ms=4.0)
+LINK = SlowLink(
+    ranks=[0, 1], kind="all_reduce", link="NVLink 4", link_gb_s=450.0, best_gb_s=21.0, calls=30, low_ms=8.0, high_ms=9.0
+)
+SLOW_GROUP = GroupDelay(ranks=[0, 1], kinds=["all_reduce"], ratio=3.0, cost_ms=8.0, error_ms=1.0)
+SMALL = SmallCalls(
+    ranks=[0, 1, 2, 3], kind="all_reduce", calls=148.0, fixed_us=41.0, mean_us=44.0, megabytes=0.02, high_ms=6.0
+)
+TWICE = DoubledBatch(low_ms=4.0, high_ms=9.0, twice_ms=182.0)
+TENSOR = TensorParallel(size=2, ranks=[0, 1], hosts=1, high_ms=12.0, halved_ms=11.0, others_ms=2.0)
+UNEVEN = UnevenAttention(group=[0, 1, 2, 3], late=[2, 3], longest_ms=21.0, mean_ms=12.0, low_ms=4.0, high_ms=8.0)
+SLOW_PRODUCTS = replace(
+    H100, groups=[WorkGroup(name="matrix products", ms_per_step=30.0, kernels_per_step=99.0, peak_pct=31.0)]
+)
 
 
 def codes(case: Evidence) -> list[str]:
@@ -65,6 +97,40 @@ def codes_and_gains(case: Evidence) -> dict[str, float | None]:
         ("make_room", {"memory": [replace(FULL, peak_allocated_bytes=77 << 30)]}, {"memory": [FULL]}),
         ("load_faster", {"input_ms": 30.0}, {"input_ms": 30.0, "suspects": [late(1, 30.0, "input_stall")]}),
         ("even_stages", {"pipeline": True, "compute_ms": {0: 8.0, 1: 11.0}}, {"compute_ms": {0: 8.0, 1: 11.0}}),
+        ("pad_products", {"changes": Changes(product=ODD)}, {"changes": Changes(product=replace(ODD, high_ms=0.9))}),
+        (
+            "fuse_attention",
+            {"changes": Changes(attention=PLAIN)},
+            {"changes": Changes(attention=replace(PLAIN, high_ms=0.9))},
+        ),
+        ("fewer_ctas", {"changes": Changes(beside=BESIDE)}, {"changes": Changes(beside=replace(BESIDE, high_ms=0.9))}),
+        ("test_link", {"changes": Changes(link=LINK)}, {"changes": Changes(link=LINK), "slow_groups": [SLOW_GROUP]}),
+        (
+            "merge_calls",
+            {"changes": Changes(small_calls=[SMALL])},
+            {"changes": Changes(small_calls=[SMALL]), "device": False, "hosts": 1},
+        ),
+        (
+            "double_batch",
+            {"changes": Changes(batch=TWICE), "transfer_ms": 10.0},
+            {"changes": Changes(batch=TWICE), "transfer_ms": 9.0},
+        ),
+        (
+            "overlap_tensor_parallel",
+            {"changes": Changes(tensor=TENSOR)},
+            {"changes": Changes(tensor=replace(TENSOR, hosts=2))},
+        ),
+        (
+            "tensor_parallel_in_host",
+            {"changes": Changes(tensor=replace(TENSOR, hosts=2))},
+            {"changes": Changes(tensor=TENSOR)},
+        ),
+        (
+            "halve_tensor_parallel",
+            {"changes": Changes(tensor=TENSOR), "efficiency": SLOW_PRODUCTS},
+            {"changes": Changes(tensor=TENSOR), "efficiency": SLOW_PRODUCTS, "memory": [FULL]},
+        ),
+        ("even_context", {"changes": Changes(context=UNEVEN)}, {}),
         ("record_shapes", {"compute_pct": 95.0, "shapes": False}, {"compute_pct": 95.0, "shapes": True}),
         ("record_without_stacks", {**SLOW, "stacks": True}, SLOW),
     ],
@@ -277,3 +343,36 @@ def test_advice_that_fails_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -
     assert failed == ["mend: no"]
     with pytest.raises(ValueError, match="no"):
         advise(case)
+
+
+def test_a_gain_with_both_ends_is_a_range_and_never_more_than_a_step() -> None:
+    """6 to 10 ms are 8 +- 2. Below 1 % of the step at the lower end it is at most 10. An unrecorded step of 8 ms leaves
+    6 to 8."""
+    (action,) = advise(open_case(evidence(changes=Changes(product=ODD))))
+    assert in_words(action, 100.0).endswith("at up to 402. Saves 8 ± 2 ms a step (8 %).")
+    (action,) = advise(open_case(evidence(changes=Changes(product=replace(ODD, low_ms=0.5)))))
+    assert in_words(action, 100.0).endswith("Saves at most 10 ms a step (10 %).")
+    (action,) = advise(open_case(evidence(changes=Changes(product=ODD), recording_ms=92.0)))
+    assert (action.saves_ms, action.error_ms) == (7.0, 1.0)
+
+
+def test_a_rank_with_more_of_a_mask_is_not_told_to_change_its_device() -> None:
+    """Ranks 2 and 3 are late by attention; rank 1, or waiting for input, is for another reason."""
+    case = evidence(late(3, 20.0, "slow_compute"), changes=Changes(context=UNEVEN))
+    assert codes(case) == ["mend_slow_compute"]
+    verdict = judge(open_case(case), advise(open_case(case)))
+    assert [line[:18] for line in verdict.next] == ["Shard the sequence"]
+    for other in (late(1, 20.0, "slow_compute"), late(3, 20.0, "input_stall")):
+        (action, *_) = advise(open_case(evidence(other, changes=Changes(context=UNEVEN))))
+        assert "Shard" not in action.text
+
+
+def test_calls_of_tensor_parallel_groups_are_not_advised_on_twice() -> None:
+    """Of 30 ms of transfers other groups have 2."""
+    case = evidence(transfer_ms=30.0, network_gain_ms=20.0, changes=Changes(tensor=TENSOR))
+    assert codes_and_gains(case) == {"overlap_tensor_parallel": 12.0, "hide_transfers": 2.0}
+    apart = replace(TENSOR, hosts=2, within=Gain(low_ms=5.0, high_ms=9.0))
+    assert codes_and_gains(replace(case, changes=Changes(tensor=apart))) == {
+        "tensor_parallel_in_host": 7.0,
+        "hide_transfers": 2.0,
+    }

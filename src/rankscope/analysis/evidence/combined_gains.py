@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.gains.beside_calls import undisturbed
+from rankscope.analysis.gains.context_parallel import evened
 from rankscope.analysis.gains.pageable import without_pageable
+from rankscope.analysis.gains.plain_attention import fused
+from rankscope.analysis.gains.small_calls import merged
+from rankscope.analysis.gains.tensor_parallel import without_transfers
+from rankscope.analysis.gains.unaligned import pad_products
 from rankscope.analysis.gains.work_gains import mean_gain_ms, priced, without_group
 from rankscope.analysis.operators.groups import MEMORY_BOUND, OPTIMIZER, PLAIN, SHARDING
 from rankscope.analysis.replay.graph import Work
@@ -122,6 +128,12 @@ _CHANGES: dict[str, Change] = {
     "fused_optimizer": _without_kernels(OPTIMIZER),
     "tensor_cores": _without_kernels(PLAIN),
     "larger_batch": _without_kernels(SHARDING),
+    "pad_products": pad_products,
+    "fuse_attention": fused,
+    "fewer_ctas": undisturbed,
+    "merge_calls": merged,
+    "overlap_tensor_parallel": without_transfers,
+    "even_context": evened,
     "hide_transfers": _without(Work.TRANSFER),
 }
 """Code of an action -> the largest change it can make. The gain of each later action is limited to its gain alone."""

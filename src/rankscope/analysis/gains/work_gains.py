@@ -17,6 +17,7 @@ from rankscope.analysis.windows.analyse import ALONE, WindowResult
 
 __all__ = [
     "MOST_RANKS",
+    "group_shares",
     "less_device_work",
     "mean_gain_ms",
     "operator_shares",
@@ -59,7 +60,7 @@ def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
         if replay is None or len(window.views) > MOST_RANKS or not all(view.device for view in window.views):
             continue
         steps += replay.steps
-        shares = [_shares(view, window, column) for column, view in enumerate(window.views)]
+        shares = [group_shares(view, window, column) for column, view in enumerate(window.views)]
         for group in ASKED:
             work = less_device_work(replay, replay.graph.work, [known.get(group) for known in shares])
             gained[group] = gained.get(group, 0.0) + float(replay.gains(work).sum())
@@ -69,7 +70,7 @@ def work_gains(windows: Sequence[WindowResult]) -> dict[str, float]:
 def without_group(window: WindowResult, work: F64, group: str) -> F64:
     """Return the work per edge without kernels of one kind. Only for windows that were replayed."""
     assert window.replay is not None
-    shares = [_shares(v, window, c).get(group) if v.device else None for c, v in enumerate(window.views)]
+    shares = [group_shares(v, window, c).get(group) if v.device else None for c, v in enumerate(window.views)]
     return less_device_work(window.replay, work, shares)
 
 
@@ -86,7 +87,9 @@ def less_device_work(replay: Replay, work: F64, shares: Sequence[F64 | None]) ->
 
 def operator_shares(view: RankView, window: WindowResult, column: int, operator: str) -> F64:
     """Return the share of each segment's device work in kernels of one operator, or in kernels of that name."""
-    found = _shares(view, window, column, lambda o, kernel: operator if operator in (o, kernel) else "", (operator,))
+    found = group_shares(
+        view, window, column, lambda o, kernel: operator if operator in (o, kernel) else "", (operator,)
+    )
     return found.get(operator, np.zeros(window.plan.size))
 
 
@@ -105,7 +108,7 @@ def placed_kernels(view: RankView, window: WindowResult, column: int) -> tuple[I
     return kernels, operators, place, length, whole
 
 
-def _shares(
+def group_shares(
     view: RankView,
     window: WindowResult,
     column: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "ATTENTION",
     "COMPILED",
     "MATRIX",
     "MEMORY_BOUND",

@@ -16,7 +16,7 @@ from rankscope.analysis.rank import intervals
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.trace.names import Kind
 
-__all__ = ["Cost", "Key", "call_costs", "exposed_per_call"]
+__all__ = ["Cost", "Key", "call_costs", "exposed_per_call", "sizes_of_calls"]
 
 F64 = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ def call_costs(windows: Sequence[WindowResult], labels: Sequence[list[str]] | No
         wait = np.where(window.waits.early, 0.0, np.add.reduceat(window.waits.wait, first) / size)
         transfer = np.add.reduceat(window.waits.transfer, first) / size
         exposed = exposed_per_call(window)
-        inputs, outputs, dtypes = _sizes(window)
+        inputs, outputs, dtypes = sizes_of_calls(window)
         label = labels[number] if labels else [""] * len(matched)
         for (_, channel, kind, name), members in _by_key(label, matched.channel, matched.kind, dtypes).items():
             if labels and not name:
@@ -122,7 +122,7 @@ def exposed_per_call(window: WindowResult) -> F64:
     return np.asarray(total / matched.size)
 
 
-def _sizes(window: WindowResult) -> tuple[F64, F64, list[str]]:
+def sizes_of_calls(window: WindowResult) -> tuple[F64, F64, list[str]]:
     """Return input and output elements (-1 unknown) and type of each call, as recorded by its first member."""
     matched = window.matched
     column, row = matched.column[matched.first[:-1]], matched.row[matched.first[:-1]]

@@ -20,7 +20,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import ModuleRow
 from rankscope.trace.columns import Category
 
-__all__ = ["exposed_by_module", "gathered_again", "module_rows"]
+__all__ = ["exposed_by_module", "gathered_again", "labels_of_calls", "module_rows"]
 
 I64 = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ def module_rows(windows: Sequence[WindowResult]) -> list[ModuleRow]:
         return []
     return [
         ModuleRow(module=module, group=name, ranks=list(ranks), collective=kind, **cost.numbers())
-        for (module, ranks, name, kind, _), cost in call_costs(windows, [_labels(w) for w in windows]).items()
+        for (module, ranks, name, kind, _), cost in call_costs(windows, [labels_of_calls(w) for w in windows]).items()
     ]
 
 
@@ -58,7 +58,7 @@ def gathered_again(rows: Sequence[ModuleRow]) -> tuple[float, int]:
     return sum(row.transfer_ms_per_step for row in again) / 2, round(size)
 
 
-def _labels(window: WindowResult) -> list[str]:
+def labels_of_calls(window: WindowResult) -> list[str]:
     """Return the label of each matched call, from the first rank that has one; empty if no rank has one."""
     matched = window.matched
     out = [""] * len(matched)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rankscope.diagnose.advice import input_for_all, late_rank, memory, pinned_memory, record_more
-from rankscope.diagnose.advice.calls import hide_transfers, pipeline_schedule, reduce_once
+from rankscope.diagnose.advice.calls import hide_transfers, links, pipeline_schedule, reduce_once, tensor_parallel
 from rankscope.diagnose.advice.kernels import (
+    attention,
+    beside_calls,
     busy_operator,
     compile_program,
     fused_optimizer,
     larger_batch,
     near_the_peak,
+    products,
     tensor_cores,
 )
-from rankscope.diagnose.base.advice import Advice
+from rankscope.diagnose.base.advice import Advice, mends
 from rankscope.diagnose.base.contention import by_others, is_contended
 from rankscope.diagnose.base.decision import slowed_by_others
 from rankscope.diagnose.base.rule import Case
@@ -32,9 +35,16 @@ OURS: tuple[Advice, ...] = (
     compile_program.ADVICE,
     fused_optimizer.ADVICE,
     tensor_cores.ADVICE,
+    products.ADVICE,
+    attention.ADVICE,
     reduce_once.ADVICE,
     hide_transfers.ADVICE,
     hide_transfers.KEPT,
+    links.ADVICE,
+    links.SMALL,
+    beside_calls.ADVICE,
+    tensor_parallel.ADVICE,
+    tensor_parallel.CONTEXT,
     larger_batch.ADVICE,
     pipeline_schedule.ADVICE,
     memory.FULL,
@@ -61,11 +71,9 @@ def advise(case: Case, failed: Callable[[str, Exception], None] | None = None) -
     ):
         return []
     found = [action for advice in OURS for action in _guarded(advice, case, failed)]
-    late = {d.suspect.rank for d in case.stragglers}
 
     def place(action: Action) -> tuple[bool, bool, float]:
-        mends = action.kind == "replay" and set(action.ranks) <= late
-        return not mends, action.code not in pipeline_schedule.CODES, -(action.saves_ms or 0.0)
+        return not mends(action, case), action.code not in pipeline_schedule.CODES, -(action.saves_ms or 0.0)
 
     return sorted(found, key=place)
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rankscope.causes.wording import share, with_error
 from rankscope.diagnose.base.rule import Case
+from rankscope.records.changes import Gain
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action
 
-__all__ = ["LEAST", "MOST", "NOTHING", "Advice", "at_most", "device_gain", "in_words", "unrecorded"]
+__all__ = [
+    "LEAST",
+    "MOST",
+    "NOTHING",
+    "Advice",
+    "at_most",
+    "device_gain",
+    "in_range",
+    "in_words",
+    "mends",
+    "unrecorded",
+]
 
 LEAST = 0.01
 """Share of the step. Actions with less gain are not recommended."""
@@ -44,6 +56,25 @@ def at_most(
     gain_ms = min(gain_ms, evidence.own_step_ms or step)
     who = evidence.ranks if ranks is None else ranks
     return [Action(code=code, text=text, ranks=who, kind="bound", saves_ms=gain_ms, check=check)]
+
+
+def in_range(
+    evidence: Evidence, code: str, text: str, gain: Gain, check: str, ranks: list[int] | None = None
+) -> list[Action]:
+    """Return an action whose gain is known by a range; nothing if even the best case is too small. A range that begins
+    below what is recommended is a bound."""
+    bound = at_most(evidence, code, text, gain.high_ms, check, ranks)
+    low = min(gain.low_ms, gain.high_ms)
+    if not bound or low < LEAST * (evidence.step_ms or 0.0):
+        return bound
+    high = bound[0].saves_ms or 0.0
+    middle = (min(low, high) + high) / 2
+    return [replace(bound[0], kind="replay", saves_ms=middle, error_ms=high - middle)]
+
+
+def mends(action: Action, case: Case) -> bool:
+    """Return whether the action is on late ranks only, with a gain by replay."""
+    return action.kind == "replay" and set(action.ranks) <= {d.suspect.rank for d in case.stragglers}
 
 
 def unrecorded(evidence: Evidence) -> float:

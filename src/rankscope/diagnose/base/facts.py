@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from rankscope.causes.base import Facts
-from rankscope.causes.wording import cause_record
+from rankscope.causes.table import DEVICE_CAUSES
+from rankscope.causes.wording import amount, cause_record
+from rankscope.listing import some_ranks
+from rankscope.records.changes import UnevenAttention
 from rankscope.records.evidence import Evidence, Suspect
 
-__all__ = ["advice_for", "facts_of"]
+__all__ = ["advice_for", "by_a_mask", "facts_of"]
+
+
+def by_a_mask(uneven: UnevenAttention) -> str:
+    """Return what to do about ranks that compute attention for longer, by their part of a causal mask."""
+    return (
+        "Shard the sequence in pairs of pieces from its head and its tail, as context_parallel of PyTorch does by "
+        f"default: attention takes rank {some_ranks(uneven.late)} up to {amount(uneven.longest_ms)} a step, on average "
+        f"{amount(uneven.mean_ms)}. A causal mask leaves less to the ranks with the begin of the sequence."
+    )
 
 
 def facts_of(suspect: Suspect, cause: str, evidence: Evidence) -> Facts:
@@ -28,4 +40,6 @@ def facts_of(suspect: Suspect, cause: str, evidence: Evidence) -> Facts:
 
 def advice_for(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
     """Return the advice for a cause on this rank, the most promising first."""
+    if cause in DEVICE_CAUSES and (uneven := evidence.changes.context) is not None and suspect.rank in uneven.late:
+        return [by_a_mask(uneven)]
     return cause_record(cause).advice_for(facts_of(suspect, cause, evidence))

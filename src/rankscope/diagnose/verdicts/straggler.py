@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.causes.wording import amount, cause_record, hours, parts, sentence_of, share, with_error
-from rankscope.diagnose.base.advice import in_words
+from rankscope.diagnose.base.advice import in_words, mends
 from rankscope.diagnose.base.facts import advice_for, facts_of
 from rankscope.diagnose.base.late_sets import LateSet, late_set
 from rankscope.diagnose.base.reasons import reasons
@@ -39,7 +39,7 @@ def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
     step = job_step(evidence, cost)
     gaining = sum(g > LOSES * (evidence.step_ms or 0.0) for g in suspect.gains_ms)
     confidence, sure = how_sure(first, evidence)
-    late = [a for a in actions if a.kind == "replay"][:MOST_NAMED]
+    late = [a for a in actions if mends(a, case)][:MOST_NAMED]
     first_steps = [
         (f"{named_ranks(a.ranks).capitalize()}: " if len(late) > 1 else "") + in_words(a, step.ms) for a in late
     ]

@@ -21,6 +21,9 @@ def _find(case: Case) -> list[Action]:
         # (measured: a transfer of 5.2 of 47 ms, begun earlier, gained nothing).
         return []
     gains = [g for g in (evidence.overlap_gain_ms, evidence.network_gain_ms) if g is not None]
+    tensor = evidence.changes.tensor
+    if tensor is not None:  # there is advice on its calls
+        gains.append(tensor.others_ms)
     gain = min([*gains, evidence.transfer_ms]) if gains else None
     return at_most(evidence, "hide_transfers", _text(evidence), gain, "communication hidden behind compute")
 
@@ -41,7 +44,8 @@ def _text(evidence: Evidence) -> str:
         where = f" Most exposed: {most}." if most else ""
         return f"Begin transfers earlier: smaller last DDP bucket (bucket_cap_mb), static_graph=True.{where}"
     return (
-        "Begin transfers earlier, beside compute: asynchronous calls (async_op=True), waited for where they are used."
+        "Begin transfers earlier, beside compute that does not need them: asynchronous calls (async_op=True), waited "
+        "for where they are used."
     )
 
 
@@ -62,9 +66,10 @@ def _gather_once(case: Case) -> list[Action]:
     if free is not None and free < evidence.regather_bytes:
         return []
     known = "" if free is None else f", of which {size(free)} are free at the peak"
+    much = f"{size(evidence.regather_bytes)} more" if evidence.regather_bytes else "more memory"
     text = (
         "Keep gathered parameters from the forward to the backward: fully_shard(..., reshard_after_forward=False). It "
-        f"needs {size(evidence.regather_bytes)} more on each device{known}."
+        f"needs {much} on each {'device' if evidence.device else 'rank'}{known}."
     )
     gain = min(evidence.regather_ms, evidence.overlap_gain_ms)
     return at_most(evidence, "keep_gathered", text, gain, "all-gathers of each module a step: 1")

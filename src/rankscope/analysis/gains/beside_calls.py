@@ -1,0 +1,152 @@
+"""Kernels that take longer while NCCL's kernels run on the same device, because both need its processors and memory.
+
+Only kernels of one name, grid and input shape are compared with each other, those that ran beside a call with those
+that ran beside none. Whether the difference is real is judged by its scatter over the kinds of kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analysis.gains.faster import gain_ms, with_shorter_kernels
+from rankscope.analysis.gains.work_gains import priced
+from rankscope.analysis.rank.operators import launching_operators
+from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.stragglers.kernel_table import KernelTable, kernel_table
+from rankscope.analysis.stragglers.statistics import CONFIDENCE
+from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.records.changes import BesideCalls
+from rankscope.trace.names import Kind
+
+__all__ = ["beside_calls", "undisturbed"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+MOSTLY = 0.5
+"""Share of a kernel's length during which a call runs, from which on it counts as beside it."""
+FEWEST = 3
+"""Least number of kernels of a kind, alone and beside calls, for their medians to be compared; and of such kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slowdown:
+    """Of one window."""
+
+    table: KernelTable
+    alone: F64
+    """Kind of kernel -> median length of those that ran alone, ns; NaN if unknown."""
+    ratio: float
+    """Mean over the kinds of length beside calls over length alone, weighted by time, as a logarithm."""
+    error: float
+    """Half the width of its 95 % interval."""
+    lost: F64
+    """Kind -> time that its kernels beside calls took longer than alone, ns."""
+
+
+def beside_calls(windows: Sequence[WindowResult]) -> BesideCalls | None:
+    """Return by how much kernels are slower beside calls, and the gain if they were not; None if that is not beyond
+    scatter. The calls themselves are taken to last as long as now, although they would last longer."""
+    found = [(window, known) for window in priced(windows) if (known := _measure(window)) is not None]
+    if not found:
+        return None
+    window, worst = max(found, key=lambda one: float(one[1].lost.sum()))
+    return BesideCalls(
+        ratio=float(np.exp(worst.ratio)),
+        error=float(np.exp(worst.ratio) * worst.error),
+        operator=_operator(window, worst),
+        high_ms=gain_ms(windows, undisturbed),
+    )
+
+
+def undisturbed(window: WindowResult, work: F64) -> F64:
+    """Return the work per edge if kernels beside calls took as long as alone."""
+    assert window.replay is not None
+    known = _measure(window)
+    if known is None:
+        return work
+    saved = []
+    plan = window.plan
+    for column in range(len(window.views)):
+        rows = known.table.of(column)
+        length = known.table.length[rows].astype(np.float64)
+        usual, beside = known.alone[known.table.kind[rows]], known.table.beside[rows]
+        slower = beside * (1.0 - np.exp(-known.ratio)) * length  # of kinds that never ran alone
+        less = np.where(beside > 0, np.where(np.isnan(usual), slower, length - usual), 0.0)
+        place = np.searchsorted(plan.times[column], known.table.launched[rows]) + plan.shift[column]
+        place = np.minimum(place, plan.size - 1).astype(np.int64)
+        saved.append((place, less, np.bincount(place, length, plan.size).astype(np.float64)))
+    return with_shorter_kernels(window.replay, work, saved)
+
+
+def _measure(window: WindowResult) -> _Slowdown | None:
+    if not all(view.device for view in window.views) or not any(_runs_nccl(view) for view in window.views):
+        return None
+    table = kernel_table(window.views, window.plan.peers, window.waits.steps)
+    kinds = int(table.kind.max(initial=-1)) + 1
+    beside = table.beside > MOSTLY
+    usual, count = _medians(table, table.alone, kinds)
+    slower, times = _medians(table, beside, kinds)
+    compared = (count >= FEWEST) & (times >= FEWEST) & _sized(window, table, kinds)
+    if compared.sum() < FEWEST:
+        return None
+    log = np.log(slower[compared] / usual[compared])
+    weight = (usual * times)[compared]
+    weight /= weight.sum()
+    ratio = float(weight @ log)
+    # the scatter of a weighted mean, by its effective number of kinds
+    square = float(weight @ weight)
+    error = CONFIDENCE * float(np.sqrt(float(weight**2 @ (log - ratio) ** 2) / max(1.0 - square, 1e-9)))
+    if ratio - error <= 0:
+        return None
+    lost = np.where(compared, (slower - usual) * times, 0.0)
+    return _Slowdown(table, np.where(compared, usual, np.nan), ratio, error, lost)
+
+
+def _medians(table: KernelTable, chosen: NDArray[np.bool_], kinds: int) -> tuple[F64, I64]:
+    """Return the median length of the chosen kernels of each kind, NaN without any, and their number."""
+    rows = np.flatnonzero(chosen & (table.length > 0))
+    rows = rows[np.lexsort((table.length[rows], table.kind[rows]))]
+    count = np.bincount(table.kind[rows], minlength=kinds)
+    first = np.cumsum(count) - count
+    found, has = np.full(kinds, np.nan), count > 0
+    low, high = (first + (count - 1) // 2)[has], (first + count // 2)[has]
+    found[has] = (table.length[rows][low] + table.length[rows][high]) / 2
+    return found, count
+
+
+def _sized(window: WindowResult, table: KernelTable, kinds: int) -> NDArray[np.bool_]:
+    """Return of which kinds the shapes of the operator's inputs are known: only those surely do equal work."""
+    known = np.zeros(kinds, np.bool_)
+    for column, view in enumerate(window.views):
+        rows = _rows(view)
+        operators = launching_operators(view, rows, with_shapes=True)
+        known[table.kind[table.of(column)][operators >= 0]] = True
+    return known
+
+
+def _rows(view: RankView) -> I64:
+    """Return the rank's kernels in the order of the table: those that a recorded step launched, by launch."""
+    events = view.trace.events
+    own = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.stream >= 0) & (events.step >= 0) & (events.launch >= 0))
+    return own[np.argsort(events.launch[own], kind="stable")]
+
+
+def _operator(window: WindowResult, known: _Slowdown) -> str:
+    worst = int(known.lost.argmax())
+    for column, view in enumerate(window.views):
+        rows = _rows(view)[known.table.kind[known.table.of(column)] == worst]
+        operators = launching_operators(view, rows[:1], with_shapes=True)
+        if len(operators) and operators[0] >= 0:
+            return str(view.trace.strings[view.trace.events.name[operators[0]]])
+    return ""
+
+
+def _runs_nccl(view: RankView) -> bool:
+    """Return whether it runs kernels of NCCL (RCCL): calls of other libraries, or of the host, have other settings."""
+    named = name_mask(view.trace, lambda name: "ccl" in name.lower())
+    return bool((named & (view.kind == Kind.COMMUNICATION) & (view.trace.events.stream >= 0)).any())
