@@ -46,7 +46,7 @@ def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperMessag
     """Load, analyse and write.
 
     Raises:
-        RankscopeError: no report can be made from the files.
+        RankscopeError: no report can be made from the files. A full disk does not prevent that it is shown.
     """
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place
@@ -67,8 +67,18 @@ def make(run_dir: RunDir, where: str, *, hta: bool, tell: Callable[[HelperMessag
     report = analyze(load, manifest, hta=hta, progress=lambda text: tell(HelperMessage(kind="stage", text=text)))
     if where != str(run_dir.path):
         report = with_place(report, run_dir.path, where)
-    write_report(report, run_dir.report)
-    tell(HelperMessage(kind="report", text=to_json(report, indent=None)))
+    why = ""
+    try:
+        write_report(report, run_dir.report)
+    except OSError as error:
+        why = f"the report could not be written to {run_dir.report}: {error.strerror or error}"
+    tell(HelperMessage(kind="report", text=to_json(report, indent=None), placed=not why))
+    if why:
+        tell(
+            HelperMessage(
+                kind="lacking", text=f"{why}; `rankscope analyze {where} --output FOLDER` writes it elsewhere"
+            )
+        )
 
 
 def _tell_notes(run_dir: RunDir, tell: Callable[[HelperMessage], None]) -> None:

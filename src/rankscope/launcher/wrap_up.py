@@ -136,8 +136,8 @@ class _Listener:
         elif message.kind == "keeping":
             self._enter("traces", message.total)
         elif message.kind == "report" and self._where is not None:
-            report = from_json(ClusterReport, text)
-            self._outcome = Outcome(self._ending, report=report, folder=_report_in(self._where))
+            report, folder = from_json(ClusterReport, text), _report_in(self._where) if message.placed else None
+            self._outcome = Outcome(self._ending, report=report, folder=folder)
         elif message.kind == "done":
             self._over = True
 

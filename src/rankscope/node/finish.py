@@ -100,7 +100,7 @@ def finish_run(
         waiting(f"waiting for {len(missing)} other node(s): {', '.join(sorted(missing)[:4])}")
         pause(_POLL_S)
     notes = [f"node {node} left no result within {task.gather_timeout_s:.0f} s" for node in sorted(missing)]
-    placing = Placing(run_dir, task.encrypt)
+    placing = Placing(run_dir, task.encrypt, claim.node)
     with contextlib.suppress(RunDirError):
         placing.record(run_dir.agent_spec, to_json(spec))
     small_files(run_dir, placing)
@@ -168,7 +168,7 @@ def finish_again(task: NodeTask, spec: AgentSpec, claim: NodeClaim, own: NodeRes
     results = [own, *(result for result in others.values() if result is not None)]
     notes = [f"node {node} left no result" for node, result in others.items() if result is None]
     key = _signing_key(task, notes)
-    placing = Placing(run_dir, task.encrypt)
+    placing = Placing(run_dir, task.encrypt, claim.node)
     with contextlib.suppress(RunDirError):
         placing.record(run_dir.agent_spec, to_json(spec))
     small_files(run_dir, placing)

@@ -193,7 +193,7 @@ class Helper:
     def _placing(self, granted: NodeClaim) -> Placing | None:
         """Return what places files; None if they must be encrypted and cannot be: nothing may leave this disk then."""
         try:
-            return Placing(RunDir(Path(granted.run_dir)), self.task.encrypt)
+            return Placing(RunDir(Path(granted.run_dir)), self.task.encrypt, granted.node)
         except RankscopeError as error:
             self.state.note(f"{granted.node}: nothing was placed, as it was to be encrypted: {error}")
             return None
@@ -352,7 +352,7 @@ class Helper:
         nodes = found.world_size / max(len(found.ranks), 1)
         self._live_due = time.monotonic() + nodes / _LIVE_FILES_PER_S
         found.node = node
-        run_dir.live_folder.mkdir(exist_ok=True)
+        placing.folder(run_dir.live_folder)
         placing.passing(run_dir.live(node), to_json(found, indent=None))
         self._where.push_new_attempt(found)
         if self.task.metrics and not placing.sealed and any(rank.rank == 0 for rank in found.ranks):
@@ -362,7 +362,7 @@ class Helper:
         """Place the ranks' answers in the run directory, and check whether a user asks."""
         found, self._standstill.found = self._standstill.found, None
         if found is not None:
-            run_dir.stuck_folder.mkdir(exist_ok=True)
+            placing.folder(run_dir.stuck_folder)
             found.node = node
             place_answers(self.spool.answers, found)  # stays readable here, even if the placed copy is encrypted
             with contextlib.suppress(FileNotFoundError):  # belongs to a standstill that an earlier helper had not seen

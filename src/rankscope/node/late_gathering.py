@@ -79,7 +79,7 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
         where = mirroring_of(spool, task, elsewhere=to is not None)
         granted = _claim(spool, state, task, where, to)
         run_dir = RunDir(Path(granted.run_dir))
-        placing = Placing(run_dir, task.encrypt)
+        placing = Placing(run_dir, task.encrypt, granted.node)
         gatherer, step_logs = Gatherer(spool, run_dir, moved=moved, placing=placing), StepLogDrain(spool, state.note)
         windows = len(gatherer.gather(last=True))
         holding = Holding(spool, run_dir, placing, DiskLimits(), moved)

@@ -11,6 +11,7 @@ import os
 import pytest
 
 from rankscope.node.gathering.gather import Gatherer, own_record
+from rankscope.node.gathering.placing import Placing
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
 from rankscope.rundir.files import stored
@@ -69,6 +70,21 @@ def test_a_record_without_a_trace_is_placed_too(tmp_path):
     record, path = gather(tmp_path, None, status="missing", reason="planted")
     assert (record.reason, path.exists()) == ("planted", False)
     assert RunDir(tmp_path / "run").record(0, 2, 3).exists()
+
+
+def test_nothing_goes_to_what_stands_in_the_place_of_an_unmounted_run_directory(tmp_path):
+    spool, run = Spool(tmp_path / "spool"), RunDir(tmp_path / "mount" / "run")
+    spool.path.mkdir()
+    announce(spool, "{}")
+    gatherer = Gatherer(spool, run, placing=Placing(run, node="n"))
+    run.path.parent.mkdir()
+    assert gatherer.gather() == []
+    assert list(run.path.parent.iterdir()) == []
+    assert "is not there any more" in next(iter(gatherer.left.values()))
+    run.nodes.mkdir(parents=True)  # it is mounted again
+    run.node_claim("n").write_text("{}")
+    (record,) = gatherer.gather()
+    assert (record.status, gatherer.left) == ("ok", {})
 
 
 def test_nothing_is_overwritten_and_nothing_is_lost(tmp_path):

@@ -116,7 +116,7 @@ class Gatherer:
         try:
             attempt, rank = path.stem.split("_")[2:]
             target = self._run_dir.out_of_memory(int(attempt), int(rank))
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self.placing.folder(target.parent)
             self._limits.require(target.parent, 0, 0, beside=path.stat().st_size)
             self.placing.copy(path, target)
             path.unlink()
@@ -154,7 +154,7 @@ class Gatherer:
         state = self._reducing.state(record) if self._reducing is not None and trace is not None else "whole"
         if state == "waits":
             return None
-        self._run_dir.window(record.attempt, record.window).mkdir(parents=True, exist_ok=True)
+        self.placing.folder(self._run_dir.window(record.attempt, record.window))
         self._require_room(trace if state == "whole" else None, record)
         if trace is not None and state == "reduced":
             record.trace_bytes = trace.stat().st_size

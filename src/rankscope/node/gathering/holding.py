@@ -79,7 +79,7 @@ class Holding:
             target = self._run_dir.trace(attempt, window, rank)
             try:
                 size = path.stat().st_size
-                target.parent.mkdir(parents=True, exist_ok=True)
+                self._placing.folder(target.parent)
                 self._limits.require(target.parent, size, placed, packed=True)
                 self._placing.copy(path, target)
                 self._tell(attempt, window, rank, target)

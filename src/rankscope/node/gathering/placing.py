@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,13 +49,15 @@ class Placing:
     Args:
         run_dir: of the run.
         recipients: of age, for whom all files are encrypted; empty for no encryption.
+        node: whose claim has to be there whenever something is placed; None: this is not checked.
 
     Raises:
         ConfigError: one of them is invalid, or the encryption library is missing.
     """
 
-    def __init__(self, run_dir: RunDir, recipients: Sequence[str] = ()) -> None:
+    def __init__(self, run_dir: RunDir, recipients: Sequence[str] = (), node: str | None = None) -> None:
         self._run_dir = run_dir
+        self._claim = run_dir.node_claim(node) if node is not None else None
         self._seal = Seal(recipients) if recipients else None
         self.sums: dict[str, FileSum] = {}
         """Checksum of each file that was placed, by its path in the run directory."""
@@ -68,6 +71,27 @@ class Placing:
         """Return the name of a file in the run directory."""
         return sealed_name(target) if self._seal is not None else target
 
+    def require(self) -> None:
+        """Check that this is the run directory that was claimed: where its disk was unmounted, the folder in its place
+        is on another one.
+
+        Raises:
+            OSError: it is not.
+        """
+        if self._claim is not None and not self._claim.exists():
+            raise OSError(
+                errno.ENOENT, f"{self._run_dir.path} is not there any more: its disk was unmounted, or it was removed"
+            )
+
+    def folder(self, path: Path) -> None:
+        """Make a folder of the run directory, and those above it.
+
+        Raises:
+            OSError: it cannot be made, or see :meth:`require`.
+        """
+        self.require()
+        path.mkdir(parents=True, exist_ok=True)
+
     def copy(self, source: Path, target: Path) -> None:
         """Place a copy of a file.
 
@@ -75,6 +99,7 @@ class Placing:
             RunDirError: a different file has the name.
             OSError: the copy could not be written.
         """
+        self.require()
         if self._seal is None:
             self.known(target, copy_new(source, target))
             return
@@ -88,6 +113,7 @@ class Placing:
             RunDirError: it exists.
             OSError: it could not be written.
         """
+        self.require()
         data = text.encode("utf-8")
         data = data if self._seal is None else self._seal.data(data)
         write_new(self.name(target), data)
@@ -95,6 +121,7 @@ class Placing:
 
     def again(self, target: Path, text: str) -> None:
         """Place a text, which replaces an older one."""
+        self.require()
         if self._seal is None:
             rewrite(target, text)
         else:
@@ -103,6 +130,7 @@ class Placing:
 
     def passing(self, target: Path, text: str) -> None:
         """Place a file that is renewed while the job runs; it replaces the older one, and no checksum is kept."""
+        self.require()
         if self._seal is None:
             replace_text(target, text)
         else:

@@ -199,7 +199,7 @@ class Reducing:
     def _place(self, key: Key, done: ReducedRanks) -> None:
         made, target = self._spool.columns(*key), self._run_dir.columns(*key, self._node)
         if done.ranks:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._placing.folder(target.parent)
             self._limits.require(target.parent, 0, 0, beside=made.stat().st_size)
             self._placing.copy(made, target)
         replace_text(self._spool.reduced(*key), to_json(done))

@@ -187,8 +187,9 @@ class StepLogDrain:
             try:
                 _, attempt, rank = ring.name.split("_")
                 target = run_dir.step_log(int(attempt), int(rank))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _compress_new(log, target, placing or Placing(run_dir), self._spool.path)
+                placing = placing or Placing(run_dir)
+                placing.folder(target.parent)
+                _compress_new(log, target, placing, self._spool.path)
                 log.unlink()
                 ring.unlink(missing_ok=True)
                 self._spool.call_times(ring).unlink(missing_ok=True)

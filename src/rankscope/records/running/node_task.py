@@ -126,7 +126,7 @@ class HelperMessage:
     bytes    ``text``: title, ``done`` of ``total`` bytes
     stages   ``total``: number of stages that follow
     stage    ``text``: what is done next
-    report   ``text``: the ClusterReport as JSON; it is in the run directory
+    report   ``text``: the ClusterReport as JSON, which is in the run directory if ``placed``
     lacking  ``text``: why there is no report
     keeping  the verdict is waited for and the traces that it names are placed, for up to ``total`` seconds
     done     nothing follows
@@ -140,6 +140,7 @@ class HelperMessage:
     text: str = ""
     done: float = 0
     total: float = 0
+    placed: bool = True
 
 
 @dataclass(kw_only=True)
