@@ -19,25 +19,28 @@ import time
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.trace.columns import Collectives, Events, PythonCalls
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["KEPT", "Array", "Scratch", "give_back", "release"]
 
-KEPT = 128 << 20
-"""Bytes that stay in memory, for each user of scratch files: the columns of 64 ranks with 150 calls in each of 20
-steps."""
+KEPT = 32 << 20
+"""Bytes that stay in memory, for each user of scratch files (six at most at a time): the columns of 16 ranks with 150
+calls in each of 20 steps. Files cost no more time."""
 _FILE = 64 << 20
 """Size of the first scratch file, unless one column is larger; later ones double, as a process may have few open."""
 _LARGEST_FILE = 1 << 30
 _SPARED = 0.1
 """Share of the disk that is left free."""
 _ALIGNED = 64
+_SMALL = 1 << 10
+"""Bytes from which a column is worth the object that stands for it."""
 
 Array = TypeVar("Array", bound=NDArray[Any])
 _EVERY_S = 0.02
@@ -59,17 +62,28 @@ class Scratch:
         self._descriptor = -1
         self._end, self._size, self._full = 0, _FILE, False
 
-    def take(self, *tables: Events | PythonCalls | Collectives) -> None:
-        """Move the columns of tables, in place."""
+    def take(self, *tables: DataclassInstance) -> None:
+        """Move the columns of dataclasses, in place, also those in tuples, lists and dicts."""
         for table in tables:
             for column in fields(table):
-                if isinstance(values := getattr(table, column.name), np.ndarray):
-                    setattr(table, column.name, self.keep(values))
+                values = getattr(table, column.name)
+                if (moved := self._taken(values)) is not values:
+                    object.__setattr__(table, column.name, moved)
+
+    def _taken(self, values: Any) -> Any:
+        if isinstance(values, np.ndarray):
+            own = values.flags.c_contiguous and values.nbytes >= _SMALL  # else a part of another, or a single value
+            return self.keep(values) if own else values
+        if isinstance(values, dict) and values and isinstance(next(iter(values.values())), np.ndarray | tuple):
+            return {key: self._taken(value) for key, value in values.items()}
+        if isinstance(values, list | tuple) and values and isinstance(values[0], np.ndarray):
+            return type(values)(self._taken(value) for value in values)
+        return values
 
     def keep(self, column: Array) -> Array:
         """Return a column with the same values; the argument itself as long as memory is used."""
-        moved = self._moved(len(column), column.dtype, (column,))
-        return column if moved is None else moved  # type: ignore[return-value]
+        moved = self._moved(column.size, column.dtype, (column,))
+        return column if moved is None else moved.reshape(column.shape)  # type: ignore[return-value]
 
     def joined(self, count: int, kind: Any, pieces: Iterable[NDArray[Any]]) -> NDArray[Any]:
         """Return the concatenation of ``pieces``, which have ``count`` values of one kind in all."""

@@ -26,7 +26,7 @@ from rankscope.analysis.rank.trim import whole_steps
 from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.analysis.replay.alone import ALONE
 from rankscope.analysis.replay.segments import no_plan, plan_segments, without
-from rankscope.analysis.stragglers.profile import same_program
+from rankscope.analysis.stragglers.profile import Profile, same_program
 from rankscope.analysis.windows.common import common_window
 from rankscope.analysis.windows.lend_steps import lend_steps
 from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
@@ -34,6 +34,7 @@ from rankscope.analysis.windows.replay import profile_of, replay_window
 from rankscope.analysis.windows.result import WindowResult
 from rankscope.analysis.windows.stages import Failed, Stages
 from rankscope.trace.columns import RankTrace
+from rankscope.trace.scratch import Scratch
 
 __all__ = ["ALONE", "WindowResult", "analyse_window"]
 
@@ -57,12 +58,13 @@ def analyse_window(
     seen, moved = _one_clock(seen)
     notes += moved
     whole = stages.run("whole steps", lambda: whole_steps(seen), lambda: list(seen))
-    views: list[RankView] = []
+    views, scratch = list[RankView](), Scratch()
     for trace in whole:
         view = stages.run(f"rank {_rank(trace)}", partial(_view, trace), lambda: None)
         if view is None:
             left[_rank(trace)] = "this rank could not be analysed; see the errors"
         else:
+            scratch.take(view)
             views.append(view)
     matched, clocks, waits = _compared(views, hosts, stages)
     nothing_lent: dict[int, tuple[RankTrace, int]] = {}
@@ -85,6 +87,7 @@ def analyse_window(
         lambda: without(plan_segments(views, matched, waits.steps), unequal),
         lambda: no_plan(len(views)),
     )
+    scratch.take(matched, waits, plan)
     accounts = [
         stages.run(f"time of rank {v.rank}", partial(_account, v, c, matched, waits), partial(_no_account, v))
         for c, v in enumerate(views)
@@ -119,7 +122,7 @@ def analyse_window(
     result.step_ns = _own_step(result.lengths)
     result.profiles = stages.run(
         "profiles",
-        lambda: [profile_of(view, column, plan) for column, view in enumerate(views)],
+        lambda: [_kept(profile_of(view, column, plan), scratch) for column, view in enumerate(views)],
         list,
     )
     if len(result.profiles) == len(views):
@@ -150,6 +153,11 @@ def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Ac
     bounds = step_bounds(view)
     idle = idle_time(view, column, matched, waits, bounds)
     return _Account(window_usage(view), step_usage(view, bounds), bounds, bounds[1] - bounds[0], idle)
+
+
+def _kept(own: Profile, scratch: Scratch) -> Profile:
+    scratch.take(own)
+    return own
 
 
 def _no_account(view: RankView) -> _Account:
