@@ -83,9 +83,10 @@ def level(window: WindowResult, work: F64, ranks: Sequence[int]) -> F64:
     changed: F64 = work.copy()
     for column, view in enumerate(window.views):
         if view.rank in ranks:
-            plain = replay.graph.work
-            ratio = np.divide(replay.equalised(column), plain, out=np.ones_like(plain), where=plain > 0)
-            changed *= np.minimum(ratio, 1.0)
+            even = replay.equalised(column)
+            plain = replay.graph.work[even.edges]
+            ratio = np.divide(even.work, plain, out=np.ones_like(plain), where=plain > 0)
+            changed[even.edges] *= np.minimum(ratio, 1.0)
     return changed
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankscope.analysis.replay.longest_path import Levels, by_node, level_of, ranges
+from rankscope.analysis.replay.longest_path import Changed, Levels, by_node, level_of, ranges
 from rankscope.trace.scratch import Array, Scratch
 
 __all__ = ["Builder", "Graph", "Stops", "Work"]
@@ -110,7 +110,7 @@ class Graph:
     """Where the nodes are sorted by level."""
     _unchanged: F64 | None = None
 
-    def replay(self, work: F64 | None = None) -> F64:
+    def replay(self, work: F64 | Changed | None = None) -> F64:
         """Return the times of all nodes for the given work per edge, in ns (default: the recorded work).
 
         Those of the recorded work are computed once, and may not be changed.
@@ -122,9 +122,12 @@ class Graph:
             self._unchanged.flags.writeable = False
         return self._unchanged
 
-    def _replayed(self, work: F64) -> F64:
+    def _replayed(self, work: F64 | Changed) -> F64:
         if self.levels is None:
-            return by_node(self.first, self.source, self.base + work, self.recorded, self.fixed)
+            whole = work.of_all(self.work) if isinstance(work, Changed) else work
+            return by_node(self.first, self.source, self.base + whole, self.recorded, self.fixed)
+        if isinstance(work, Changed):
+            return self.levels.run(self.base, self.work, self.recorded, work)
         return self.levels.run(self.base, work, self.recorded)
 
     def transfers(self) -> tuple[I64, I64]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Levels", "by_node", "level_of", "ranges"]
+__all__ = ["Changed", "Levels", "by_node", "level_of", "ranges"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -47,6 +47,27 @@ def by_node(first: I64, source: I32, weight: F64, known: F64, fixed: NDArray[np.
     return np.array(at)
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Work that is as recorded but for some edges. A copy for all edges would be the largest array of a replay."""
+
+    edges: I32
+    """In ascending order, each once."""
+    work: F64
+    """Work of these edges, in ns."""
+
+    def between(self, low: int, high: int) -> tuple[I32, F64]:
+        """Return the edges from ``low`` to before ``high``, and their work."""
+        first, end = np.searchsorted(self.edges, np.array([low, high], self.edges.dtype))
+        return self.edges[first:end], self.work[first:end]
+
+    def of_all(self, work: F64) -> F64:
+        """Return the work of all edges, given the recorded one."""
+        whole: F64 = work.copy()
+        whole[self.edges] = self.work
+        return whole
+
+
 @dataclass(slots=True)
 class Levels:
     """A graph whose nodes are sorted by level, and the edges by their targets; the times of level 0 are known."""
@@ -56,8 +77,8 @@ class Levels:
     bounds: list[int]
     """The first node of each level, and the number of nodes."""
 
-    def run(self, base: F64, work: F64, known: F64) -> F64:
-        """Compute the times of all nodes, in ns; the weight of an edge is ``base + work``."""
+    def run(self, base: F64, work: F64, known: F64, changed: Changed | None = None) -> F64:
+        """Compute the times of all nodes, in ns; the weight of an edge is ``base + work``, with what is ``changed``."""
         at: F64 = known.copy()
         source, latest = self.source, np.maximum.reduceat
         ends = self.first[self.bounds].tolist()
@@ -67,6 +88,9 @@ class Levels:
             if high > until:
                 origin, until = low, max(high, min(low + EDGES_AT_ONCE, ends[-1]))
                 weight = base[origin:until] + work[origin:until]
+                if changed is not None:
+                    edges, values = changed.between(origin, until)
+                    weight[edges - origin] = base[edges] + values
             reached = at[source[low:high]]
             reached += weight[low - origin : high - origin]
             if high - low == end - here:

@@ -8,6 +8,7 @@ place in the code; it is discounted up to ``UNIFORM_LIMIT`` and reported separat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.replay.graph import Graph, Work
+from rankscope.analysis.replay.longest_path import Changed
 from rankscope.analysis.replay.segments import Plan
 from rankscope.statistics.medians import median_along
 
@@ -67,14 +69,14 @@ class Replay:
         """Number of steps up to the last end that is replayed."""
         return int(self.spans.sum())
 
-    def marks(self, work: F64 | None) -> F64:
+    def marks(self, work: F64 | Changed | None) -> F64:
         """Return the step ends with other work per edge, in ns of the aligned clock."""
         return self._ends_at(self.graph.replay(work))
 
     def _ends_at(self, at: F64) -> F64:
         return np.array([at[nodes].max() for nodes in self.step_calls])
 
-    def gains(self, work: F64) -> F64:
+    def gains(self, work: F64 | Changed) -> F64:
         """Return by how much each step becomes shorter with this work per edge, in ns; the sum is the window's gain.
 
         Where only the end of several steps is replayed, each of them has the mean.
@@ -88,8 +90,8 @@ class Replay:
     def _of_each_step(self, values: F64) -> F64:
         return np.repeat(values / self.spans, self.spans)
 
-    def equalised(self, column: int, *, host: bool = True, device: bool = True, discount: bool = True) -> F64:
-        """Return the work per edge with one rank's segments at their peers' median, in ns."""
+    def equalised(self, column: int, *, host: bool = True, device: bool = True, discount: bool = True) -> Changed:
+        """Return the work with one rank's segments at their peers' median, in ns."""
         factor = np.ones((4, self.segments.host.shape[1]))
         peers = [p for p in self.peers[column] if p != column]
         if peers:
@@ -101,7 +103,7 @@ class Replay:
             if device:
                 target = median_along(self.segments.device[peers], axis=0)[0]
                 factor[Work.DEVICE] = _ratio(target, self.segments.device[column])
-        return self.scaled(column, factor)
+        return self.scaled({column: factor})
 
     def uniform(self, column: int, named: F64 | None = None) -> float:
         """Uniform slowness of the rank's host against its peers: median ratio of its segments, at least 1.
@@ -121,14 +123,18 @@ class Replay:
             return 1.0
         return max(float(np.median(own[real] / other[real])), 1.0)
 
-    def scaled(self, column: int, factor: F64, start: F64 | None = None) -> F64:
-        """Return the work per edge (``start`` or as recorded), one rank's work times ``factor[label, segment]``."""
+    def scaled(self, factors: Mapping[int, F64]) -> Changed:
+        """Return the work with that of some ranks times ``factors[column][label, segment]``."""
         graph = self.graph
-        mine = np.flatnonzero(graph.owner == column)
+        chosen = np.zeros(len(self.peers) + 1, np.bool_)
+        chosen[list(factors)] = True
+        mine = np.flatnonzero(chosen[graph.owner]).astype(np.int32)  # the last is that of edges without an owner
         mine = mine[one_of(graph.label[mine], (Work.HOST, Work.DEVICE))]
-        work: F64 = (graph.work if start is None else start).copy()
-        work[mine] *= factor[graph.label[mine], graph.segment[mine]]
-        return work
+        label, owner, segment, work = graph.label[mine], graph.owner[mine], graph.segment[mine], graph.work[mine]
+        for column, factor in factors.items():
+            own = owner == column
+            work[own] *= factor[label[own], segment[own]]
+        return Changed(mine, work)
 
     def hosts_scaled(self, factor: F64) -> F64:
         """Return the work per edge with the host work of all ranks times ``factor``, shape (R, S)."""

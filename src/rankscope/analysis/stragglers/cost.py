@@ -19,6 +19,7 @@ from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
+from rankscope.analysis.replay.longest_path import Changed
 from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
@@ -122,13 +123,8 @@ def _clear(late: RankCost, span: float) -> bool:
     return cause not in NOISY and late.explained[cause] >= JOINT_EXPLAINED * late.excess
 
 
-def _mended(replay: Replay, found: Sequence[RankCost], columns: Sequence[int]) -> F64:
-    work = replay.graph.work
-    for column in columns:
-        factor = found[column].factor
-        if factor is not None:
-            work = replay.scaled(column, factor, work)
-    return work
+def _mended(replay: Replay, found: Sequence[RankCost], columns: Sequence[int]) -> Changed:
+    return replay.scaled({c: factor for c in columns if (factor := found[c].factor) is not None})
 
 
 def _judge_rank(
@@ -177,7 +173,7 @@ def _judge_rank(
     factor = np.ones((4, len(own_host)))
     factor[Work.HOST, late] = _lowered(other_host * uniform, own_host)[late]
     factor[Work.DEVICE, late & sound] = _lowered(other_device, own_device)[late & sound]
-    gains = replay.gains(replay.scaled(column, factor))
+    gains = replay.gains(replay.scaled({column: factor}))
     more_host = np.where(late, np.maximum(own_host - uniform * other_host, 0.0), 0.0)
     more_device = np.where(late & sound, np.maximum(own_device - other_device, 0.0), 0.0)
     total = float(np.maximum(more_host, more_device).sum())

@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.replay.longest_path import Changed
 from rankscope.analysis.replay.overlap_slowdown import OverlapSlowdown
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.candidates import Candidate, Window
@@ -121,7 +122,7 @@ def _least_set(
 
 
 def _gains_of_each(
-    window: Window, found: Sequence[Candidate], columns: Sequence[int], ask: Callable[[F64], F64]
+    window: Window, found: Sequence[Candidate], columns: Sequence[int], ask: Callable[[Changed], F64]
 ) -> tuple[F64, dict[int, F64]]:
     """Return the gain per step if the extra time of all these ranks is removed, and the gain of each with the others
     removed."""
@@ -163,14 +164,14 @@ def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Se
     return Measured(column, gains, error, explained, [c for c in columns if c != column])
 
 
-def _mended(replay: Replay, found: Sequence[Candidate], columns: Sequence[int]) -> F64:
-    work: F64 = replay.graph.work.copy()
-    for candidate in found:
-        if candidate.column in columns:
-            work[candidate.edges] -= candidate.less
+def _mended(replay: Replay, found: Sequence[Candidate], columns: Sequence[int]) -> Changed:
+    graph, some = replay.graph, [c for c in found if c.column in columns]
+    edges = np.unique(np.concatenate([c for own in some for c in (own.edges, own.free, own.cut)]).astype(np.int32))
+    work = graph.work[edges]
+    for candidate in some:
+        work[np.searchsorted(edges, candidate.edges)] -= candidate.less
     np.maximum(work, 0.0, out=work)
-    for candidate in found:
-        if candidate.column in columns:
-            work[candidate.free] = -replay.graph.base[candidate.free]
-            work[candidate.cut] = -np.inf
-    return work
+    for candidate in some:
+        work[np.searchsorted(edges, candidate.free)] = -graph.base[candidate.free]
+        work[np.searchsorted(edges, candidate.cut)] = -np.inf
+    return Changed(edges, work)
