@@ -142,7 +142,7 @@ def test_two_faults_at_one_place_hide_each_other_and_are_both_named() -> None:
     for fault in both:
         truth = cost_ms(program, SMALL, [fault], noise=NOISE)
         assert costs[fault.rank] == pytest.approx(truth, rel=0.15)
-    assert any("once rank 0 is fixed" in line for line in found.verdict.why)
+    assert any("with rank 0 fixed too" in line for line in found.verdict.why)
 
 
 def test_two_faults_at_two_places_are_both_named() -> None:
