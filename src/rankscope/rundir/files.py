@@ -53,8 +53,13 @@ def place(source: Path, target: Path) -> None:
 def replace_text(target: Path, text: str | bytes) -> None:
     """Write a file of a spool, which has one writer; readers see the new or the old content, never a part."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
-    temporary.replace(target)
+    try:
+        temporary.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
+        temporary.replace(target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def write_new(target: Path, text: str | bytes) -> None:
