@@ -14,7 +14,7 @@ def _more_work(work: WorkComparison) -> bool:
 
 
 _ADVICE = (
-    "Find the operators only this rank runs (evaluation, logging, a branch on rank); move them out of the step.",
+    "Find the operators that no other rank runs (evaluation, logging, a branch on rank); move them out of the step.",
 )
 
 

@@ -17,7 +17,7 @@ CAUSE = Cause(
     noun="waiting for input",
     advice=(
         "Raise num_workers and prefetch_factor of the DataLoader, with persistent_workers=True.",
-        "Look at this rank's shard, disk and decoding: the other ranks get their batches in time.",
+        "Look at the shard, disk and decoding there: the other ranks get their batches in time.",
     ),
     check="less than 1 ms a step in the data loader",
     first_try="more data loader workers; this rank's shard, disk and decoding",

@@ -18,7 +18,7 @@ def _more_work(_work: WorkComparison) -> bool:
 
 
 _ADVICE = (
-    "Check this device for throttling, ECC errors or another process on it (nvidia-smi -q -d CLOCK,PERFORMANCE).",
+    "Look there for throttling, ECC errors or another process on the device (nvidia-smi -q -d CLOCK,PERFORMANCE).",
     "Move the rank to another device: a slowness that stays behind is the device's.",
     "On a CPU, record shapes (-S capture=shapes): without them a rank with more data looks the same.",
 )
@@ -28,7 +28,8 @@ def _advise(facts: Facts) -> Sequence[str]:
     if facts.device:
         return _ADVICE[:2]
     shapes = [] if facts.shapes else [_ADVICE[2]]
-    return ["Compare its CPUs with its peers': clock, other processes, pinning (torchrun --numa-binding).", *shapes]
+    cpus = "Compare the CPUs there with those of the peers: clock, other processes, pinning (torchrun --numa-binding)."
+    return [cpus, *shapes]
 
 
 CAUSE = Cause(

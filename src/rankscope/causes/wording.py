@@ -8,7 +8,7 @@ from rankscope.causes import unexplained
 from rankscope.causes.base import Cause
 from rankscope.causes.table import BY_NAME
 
-__all__ = ["SCENARIO", "amount", "cause_record", "hours", "parts", "sentence_of", "share", "with_error"]
+__all__ = ["SCENARIO", "amount", "cause_record", "hours", "parts", "sentence_of", "share", "step_time", "with_error"]
 
 SCENARIO = {
     "ideal_network": "an ideal network",
@@ -25,12 +25,21 @@ def cause_record(cause: str) -> Cause:
 
 
 def amount(ms: float) -> str:
-    """Return a duration as text with about two significant digits: ``0.04 ms``, ``9.9 ms``, ``60 ms``, ``12.5 s``."""
+    """Return a duration as text with about two significant digits: ``0.04 ms``, ``0.65 ms``, ``9.9 ms``, ``60 ms``,
+    ``12.5 s``."""
     if abs(ms) >= 10_000:
         return f"{ms / 1000:.1f} s"
     if 0 < abs(ms) < 0.095:
         return f"{float(f'{ms:.1g}'):g} ms"
+    if 0 < abs(ms) < 0.995:
+        return f"{ms:.2f} ms"
     return f"{ms:,.0f} ms" if abs(ms) >= 9.95 else f"{ms:.1f} ms"
+
+
+def step_time(ms: float) -> str:
+    """Return the length of a step with three significant digits, as it is measured better than what is found in it."""
+    decimals = 0 if ms >= 99.95 else 1 if ms >= 9.995 else 2
+    return f"{ms / 1000:.1f} s" if ms >= 10_000 else f"{ms:,.{decimals}f} ms"
 
 
 def with_error(ms: float, error_ms: float | None) -> str:

@@ -81,7 +81,7 @@ class StepRow:
 
     ``duration_ms`` is the host's step. Device times are those of the work that it launched; ``idle_ms`` counts from the
     end of the previous step's last work to the end of this one's. ``input_ms`` is the part of it in which the host is
-    in the data loader.
+    in the data loader, ``waiting_ms`` the part of ``exposed_comm_ms`` before the last rank has arrived.
     """
 
     attempt: Attempt
@@ -94,6 +94,7 @@ class StepRow:
     exposed_comm_ms: float
     idle_ms: float
     input_ms: float | None = None
+    waiting_ms: float | None = None
     wait_ms: float | None = None
     lateness_ms: float | None = None
     cost_ms: float | None = None

@@ -143,7 +143,7 @@ def _late(cause: str, *rows: HealthRow) -> Evidence:
         (
             "host_pause",
             {"gc_ms_per_step": 12.0},
-            "Likely reason: garbage collection takes 12 ms per step there, 0.1 ms",
+            "Likely reason: garbage collection takes 12 ms per step there, 0.10 ms",
         ),
         ("host_pause", {"gc_ms_per_step": 1.0}, None),
         ("slow_compute", {"gc_ms_per_step": 12.0}, None),

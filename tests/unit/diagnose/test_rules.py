@@ -237,11 +237,11 @@ def test_without_a_straggler_the_limit_is_named(more, kind) -> None:
     ("recording_ms", "kind", "finding", "why"),
     [
         # of a step of 90 ms the devices idle 40 ms, 44 %
-        (10.0, "host_bound", True, "recording adds 10 ms, without it 40 ms of 90 ms remain (44 %)."),
+        (10.0, "host_bound", True, "recording adds 10 ms, without it 40 ms of 90.0 ms remain (44 %)."),
         # of 70 ms 20 ms, 29 %: a finding from 25 % on, the verdict from 30 % on
-        (30.0, "balanced", True, "recording adds 30 ms, without it 20 ms of 70 ms remain (29 %)."),
+        (30.0, "balanced", True, "recording adds 30 ms, without it 20 ms of 70.0 ms remain (29 %)."),
         # of 40 ms nothing
-        (60.0, "balanced", False, "recording adds 60 ms, without it 0.0 ms of 40 ms remain (0 %)."),
+        (60.0, "balanced", False, "recording adds 60 ms, without it 0.0 ms of 40.0 ms remain (0 %)."),
     ],
 )
 def test_what_recording_adds_is_not_laid_at_the_hosts_door(recording_ms, kind, finding, why) -> None:
@@ -275,7 +275,7 @@ def test_findings_without_a_straggler(more, kind) -> None:
 @pytest.mark.parametrize(
     ("ms", "text"),
     [
-        *((0.0, "0.0 ms"), (0.0134, "0.01 ms"), (0.25, "0.2 ms")),
+        *((0.0, "0.0 ms"), (0.0134, "0.01 ms"), (0.25, "0.25 ms")),
         *((58.7, "59 ms"), (5961.0, "5,961 ms"), (12_000.0, "12.0 s")),
     ],
 )

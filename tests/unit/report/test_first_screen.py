@@ -58,7 +58,8 @@ def test_rank_cause_first_action_and_gain(name: str) -> None:
     first = page.partition("Next\n- ")[2].partition("\n")[0]
     assert first.startswith(truth.first)
     assert shown.partition("Next ")[2].startswith(truth.first)
-    assert page.partition("\nFirst: ")[2].startswith(truth.first), "the table of what to do begins with the same"
+    table = page.partition("What to do, and what it would gain")[2].partition("\n")[2]
+    assert table.startswith(truth.first), "the table of what to do begins with the same"
     said = re.search(NUMBER, first)
     assert said
     gain, error = float(said[1]), float(said[2] or 0.0)

@@ -6,17 +6,18 @@ import dataclasses
 
 import pytest
 
-from rankscope.records.report import ClusterReport
+from rankscope.records.report import Action, ClusterReport
 from rankscope.records.rows import MemoryFrame, MemoryRow
 from rankscope.report import WRITERS
 from rankscope.report.common import summary
 from rankscope.report.common.cells import Table
+from rankscope.report.common.rank_rows import rank_rows
 from rankscope.report.common.wording import DASH
 from rankscope.report.formats import html
 from rankscope.report.sections import table as sections
 from rankscope.report.sections.devices import memory, queues
 from rankscope.report.sections.ranks import modules, path, steps, time
-from rankscope.report.sections.verdict import gains
+from rankscope.report.sections.verdict import findings, gains
 
 
 def shown(report: ClusterReport) -> list[str]:
@@ -112,12 +113,15 @@ def legend(report: ClusterReport) -> list[str]:
 def test_steps_tell_of_input_where_a_step_waits_for_it(gpu_straggler: ClusterReport, none: float | None) -> None:
     for row in gpu_straggler.steps:
         row.input_ms = none
-    assert legend(gpu_straggler) == ["Compute", "Waiting and transfer", "Copies and rest", "Idle"]
+    assert legend(gpu_straggler) == ["Compute", "Waiting and transfer", "Copies and rest", "Idle: host"]
     assert "input_ms" not in {metric["key"] for metric in steps.heatmap(gpu_straggler)["metrics"]}
     gpu_straggler.steps[3].input_ms = 2.5
     assert legend(gpu_straggler) == [
         "Compute", "Waiting and transfer", "Copies and rest", "Idle: input", "Idle: host"
     ]  # fmt: skip
+    for row in gpu_straggler.steps:
+        row.waiting_ms = 0.3
+    assert legend(gpu_straggler)[1:3] == ["Waiting for peers", "Transfer"], "as in the bars of ranks"
     (found,) = (metric for metric in steps.heatmap(gpu_straggler)["metrics"] if metric["key"] == "input_ms")
     assert found["values"][3] == 250
 
@@ -150,7 +154,7 @@ def test_the_critical_path_rank_by_rank(gpu_straggler: ClusterReport) -> None:
     """Half of a step of 100 ms on rank 1, and a kernel of 0.2 ms, which is too short to be drawn by itself."""
     first, second = path.lanes(gpu_straggler.critical_path, [1])
     assert (first.who, first.named, first.said) == ("rank 1", True, "host 50.0 ms, compute 0.20 ms")
-    assert first.boxes == [path.Box(0.0, 50.0, "host", "host, waiting for input: 50.0 ms", "waiting for input")]
+    assert first.boxes == [path.Box(0.0, 50.0, "input", "host, waiting for input: 50.0 ms", "waiting for input")]
     assert first.shapes == [("compute", "M50 0h0.2v1h-0.2z")]
     assert (second.who, second.boxes[0].x) == ("rank 0", 50.2)
     built = path.SECTION.build(gpu_straggler)
@@ -220,3 +224,23 @@ def test_modules_queue_and_memory_in_a_line_each(gpu_straggler: ClusterReport, n
     assert "most exposed per step: all-reduce of bucket 2 25.9 ms, all-reduce of bucket 1 1.20 ms" in text
     assert "devices without work from their hosts 2 % (rank 0) to 56 % (rank 1) of the window" in text
     assert "peak 3.0 GiB allocated, 5.0 GiB reserved (rank 0)" in text
+
+
+def test_many_named_ranks_are_one_row_and_one_finding(gpu_straggler: ClusterReport) -> None:
+    """Ranks 8 to 15 of 64 are late in one way: one bar beside that of the 56 others, and no card but the verdict."""
+    one, late = dataclasses.replace(gpu_straggler.findings[0], kind="input_stall"), range(8, 16)
+    gpu_straggler.ranks = [dataclasses.replace(gpu_straggler.ranks[0], rank=n) for n in range(64)]
+    gpu_straggler.verdict = dataclasses.replace(gpu_straggler.verdict, ranks=[*late], cause=one.kind)
+    costs = {n: 22.0 - n / 10 for n in late}
+    gpu_straggler.findings = [
+        dataclasses.replace(one, id=f"f{n}", ranks=[n], cost_ms_per_step=costs[n], advice=["Do."]) for n in late
+    ]
+    rows = rank_rows(gpu_straggler, 8)
+    assert [(row.label, row.named) for row in rows] == [("8-15", True), ("56 others", False)]
+    gpu_straggler.actions = []
+    first, *more = findings.shown_findings(gpu_straggler)
+    assert (first.ranks, first.cost_ms_per_step, more) == ([*late], 21.2, [])
+    assert first.title == "8 ranks are late: waiting for input"
+    assert first.evidence[0] == "Each of them costs 20 ms to 21 ms, which do not add up."
+    gpu_straggler.actions = [Action(code="mend_x", text="Do.", ranks=[*late], kind="replay", saves_ms=22.0)]
+    assert findings.shown_findings(gpu_straggler) == [], "the verdict says it"

@@ -30,6 +30,8 @@ class IdleTime:
     copy: int
     step_inputs: NDArray[np.int64]
     """The part of ``inputs`` in each recorded step."""
+    step_waiting: NDArray[np.int64]
+    """The part of ``waiting`` in each recorded step."""
 
 
 def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
@@ -43,7 +45,11 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bound
         return parts[0]
     names = ("waiting", "transfer", "inputs", "host", "copy")
     means = {name: round(sum(getattr(p, name) for p in parts) / len(parts)) for name in names}
-    return IdleTime(**means, step_inputs=np.mean([p.step_inputs for p in parts], axis=0).astype(np.int64))
+    by_step = {
+        name: np.mean([getattr(p, name) for p in parts], axis=0).astype(np.int64)
+        for name in ("step_inputs", "step_waiting")
+    }
+    return IdleTime(**means, **by_step)
 
 
 def _of_device(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
@@ -55,7 +61,8 @@ def _of_device(view: RankView, column: int, matched: Matched, waits: Waits, boun
     start = view.trace.events.start[events]
     until = start + np.round(waits.wait[mine]).astype(np.int64)
     exposed = intervals.subtract(comm, working)
-    waiting = intervals.measure(intervals.intersect(exposed, intervals.union(start, until)))
+    waits_for_peers = intervals.intersect(exposed, intervals.union(start, until))
+    waiting = intervals.measure(waits_for_peers)
     copying = intervals.measure(intervals.subtract(intervals.subtract(copy, working), comm))
     busy = intervals.union(
         np.concatenate((working[0], comm[0], copy[0])), np.concatenate((working[1], comm[1], copy[1]))
@@ -70,4 +77,5 @@ def _of_device(view: RankView, column: int, matched: Matched, waits: Waits, boun
         host=intervals.measure(nothing) - inputs,
         copy=copying,
         step_inputs=intervals.cover(fetching, *bounds),
+        step_waiting=intervals.cover(waits_for_peers, *bounds),
     )

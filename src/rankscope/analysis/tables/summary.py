@@ -152,6 +152,7 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
                         compute_ms=usage.compute / 1e6,
                         comm_ms=usage.comm / 1e6,
                         exposed_comm_ms=usage.exposed_comm / 1e6,
+                        waiting_ms=min(float(window.idle[column].step_waiting[index]), usage.exposed_comm) / 1e6,
                         idle_ms=usage.idle / 1e6,
                         input_ms=float(window.idle[column].step_inputs[index]) / 1e6,
                         wait_ms=float(counted[calls].sum()) / 1e6 if len(calls) else None,

@@ -163,7 +163,7 @@ def _kept(own: Profile, scratch: Scratch) -> Profile:
 def _no_account(view: RankView) -> _Account:
     """Return the account of a rank whose time could not be measured: the steps it marked, and no time in them."""
     nothing = Usage(0, 0, 0, 0, 0, 0, 0)
-    idle = IdleTime(0, 0, 0, 0, 0, np.zeros(view.steps, np.int64))
+    idle = IdleTime(0, 0, 0, 0, 0, np.zeros(view.steps, np.int64), np.zeros(view.steps, np.int64))
     steps = view.trace.steps
     return _Account(nothing, [nothing] * view.steps, (steps.start, steps.end), steps.duration, idle)
 

@@ -29,6 +29,7 @@ def _find(case: Case) -> list[Action]:
     action = _action(stragglers, case)
     if together is not None:
         action.saves_ms, action.error_ms = together.cost_ms, together.error_ms
+        action.text = together.advice or action.text
     return [action]
 
 

@@ -54,9 +54,9 @@ class LateSet:
         return f"{some} ranks {where[self.place.kind]} ({some_ranks(self.ranks)})"
 
     @property
-    def advice(self) -> tuple[str, ...]:
-        """The first recommended actions, if the place instead of its ranks may be the cause."""
-        return (HOST_ADVICE,) if self.place is not None and self.place.kind in ("host", "numa", "nvlink") else ()
+    def advice(self) -> str:
+        """What to do first, if the place instead of its ranks may be the cause; else empty."""
+        return HOST_ADVICE if self.place is not None and self.place.kind in ("host", "numa", "nvlink") else ""
 
 
 def late_set(evidence: Evidence, stragglers: Sequence[StragglerDecision]) -> LateSet | None:

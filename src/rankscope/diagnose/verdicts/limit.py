@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rankscope.causes.wording import SCENARIO, amount, share
+from rankscope.causes.wording import SCENARIO, amount, share, step_time
 from rankscope.diagnose.base.memory import fullest, held, size
 from rankscope.diagnose.rules.job.host_bound import idle_for_hosts
 from rankscope.records.evidence import Evidence
@@ -53,7 +53,7 @@ def what_limits(evidence: Evidence) -> Limit:
             [_level(evidence, step)],
         )
     if transfer >= COMM_SHARE and evidence.device:
-        moving = f"Moving data between ranks takes {amount(evidence.transfer_ms)} of each {amount(step)} step"
+        moving = f"Moving data between ranks takes {amount(evidence.transfer_ms)} of each {step_time(step)} step"
         return Limit("comm_bound", f"{moving}, which no work hides ({share(evidence.transfer_ms, step)}).")
     if evidence.device and evidence.own_host_pct >= HOST_SHARE:
         return Limit("host_bound", _host_sentence(evidence), [*_hosts(evidence), *_python(evidence)])
@@ -82,7 +82,7 @@ def _memory(evidence: Evidence, step: float) -> Limit | None:
 
 
 def _of(ms: float, step: float) -> str:
-    return f"{amount(ms)} of each {amount(step)} step ({share(ms, step)})"
+    return f"{amount(ms)} of each {step_time(step)} step ({share(ms, step)})"
 
 
 def _host_sentence(evidence: Evidence) -> str:
@@ -90,7 +90,7 @@ def _host_sentence(evidence: Evidence) -> str:
     slow = ", because their hosts launch too slowly"
     idle = evidence.own_host_ms
     share = f"{evidence.own_host_pct:.0f} %"
-    return f"The devices stand idle {amount(idle)} of each {amount(step)} step ({share}){slow}."
+    return f"The devices stand idle {amount(idle)} of each {step_time(step)} step ({share}){slow}."
 
 
 def _hosts(evidence: Evidence) -> list[str]:
@@ -117,10 +117,10 @@ def _level(evidence: Evidence, step: float) -> str:
     known = evidence.efficiency
     peak = f", at {known.peak_pct:.0f} % of their peak" if known is not None and known.peak_pct else ""
     if evidence.compute_pct >= _BOUND_BY_COMPUTE:
-        return f"The {what} compute {evidence.compute_pct:.0f} % of each {amount(step)} step{peak}."
+        return f"The {what} compute {evidence.compute_pct:.0f} % of each {step_time(step)} step{peak}."
     copies = 100.0 * evidence.copy_ms / evidence.whole_step_ms
     parts = [
-        f"Of each {amount(step)} step the {what} compute {evidence.compute_pct:.0f} %",
+        f"Of each {step_time(step)} step the {what} compute {evidence.compute_pct:.0f} %",
         *([f"communication that nothing hides takes {evidence.exposed_comm_pct:.0f} %"] if evidence.calls else []),
         *([f"copies take {copies:.0f} %"] if copies >= 1.0 else []),
     ]

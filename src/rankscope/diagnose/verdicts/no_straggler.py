@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.causes.wording import amount, share, with_error
+from rankscope.causes.wording import amount, share, step_time, with_error
 from rankscope.diagnose.base.advice import MOST, NOTHING, in_words
 from rankscope.diagnose.base.late_sets import LateSet, shared_place
 from rankscope.diagnose.rules.table import advice_of
@@ -40,9 +40,9 @@ def slow_group(evidence: Evidence) -> Verdict | None:
         step_ms=evidence.step_ms,
         cost_ms_per_step=worst.cost_ms,
         cost_error_ms=worst.error_ms,
-        sentence=f"A slow link holds the job back: {cost} of each {amount(step)} step ({share(worst.cost_ms, step)}). "
-        f"{calls.capitalize()} of ranks {some_ranks(worst.ranks)} take {worst.ratio:.1f} times as long as in like "
-        "groups.",
+        sentence=f"A slow link holds the job back: {cost} of each {step_time(step)} step "
+        f"({share(worst.cost_ms, step)}). {calls.capitalize()} of ranks {some_ranks(worst.ranks)} take "
+        f"{worst.ratio:.1f} times as long as in like groups.",
         why=[
             f"With the transfers of like groups the step takes {amount(max(step - worst.cost_ms, 0.0))}.",
             "Transfers are taken from the arrival of the last rank, so that nobody's lateness is in them.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.causes.wording import amount, share, with_error
+from rankscope.causes.wording import amount, share, step_time, with_error
 from rankscope.diagnose.base.advice import MOST, in_words
 from rankscope.diagnose.base.schedule import idle_share
 from rankscope.diagnose.base.stages import LongStage, long_stage
@@ -34,7 +34,7 @@ def uneven_stages(evidence: Evidence, actions: Sequence[Action]) -> Verdict | No
         sure="the traces do not show whether its layers are the reason",
         step_ms=evidence.step_ms,
         sentence=f"Pipeline {found.name} computes {amount(found.own_ms)} a step, {others} {amount(found.others_ms)}: "
-        f"at that level each {amount(step)} step would save {with_error(found.cost_ms, found.error_ms)} "
+        f"at that level each {step_time(step)} step would save {with_error(found.cost_ms, found.error_ms)} "
         f"({share(found.cost_ms, step)}).",
         why=[*found.lines, _schedule(evidence)],
         next=[in_words(a, step) for a in actions][:MOST] or advice_of("uneven_stages"),
@@ -47,7 +47,7 @@ def pipeline(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     lost = share(evidence.waiting_ms + evidence.host_ms + evidence.input_ms, step) if step else "part"
     waits = "The ranks are pipeline stages, which wait for each other by schedule"
     if step:
-        waits += f": {lost} of each {amount(step)} step passes in waiting and idle, on average"
+        waits += f": {lost} of each {step_time(step)} step passes in waiting and idle, on average"
     return Verdict(
         kind="pipeline",
         confidence="medium",

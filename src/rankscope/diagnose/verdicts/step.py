@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankscope.causes.wording import amount
+from rankscope.causes.wording import amount, step_time
 from rankscope.records.evidence import Evidence
 
 __all__ = ["Step", "job_step"]
@@ -38,9 +38,11 @@ def job_step(evidence: Evidence, cost_ms: float = 0.0) -> Step:
         return Step(recorded, False, _added(evidence, recorded))
     slower = recorded / bare - 1.0
     if slower >= DISTORTED or cost_ms >= bare:
-        note = f"Recording made steps {recorded / bare:.1f} times as long ({amount(bare)} without): host times are not "
+        note = (
+            f"Recording made steps {recorded / bare:.1f} times as long ({step_time(bare)} without): host times are not "
+        )
         return Step(recorded, False, f"{note}the job's.")
-    sentence = f"Recording slowed steps by {100 * slower:.0f} %, from {amount(bare)} to {amount(recorded)}"
+    sentence = f"Recording slowed steps by {100 * slower:.0f} %, from {step_time(bare)} to {step_time(recorded)}"
     note = f"{sentence}; bars and tables show recorded steps." if slower >= TOLD else ""
     return Step(bare, True, note)
 
@@ -48,4 +50,4 @@ def job_step(evidence: Evidence, cost_ms: float = 0.0) -> Step:
 def _added(evidence: Evidence, recorded: float) -> str:
     if evidence.recording_pct < 100 * TOLD:
         return ""
-    return f"Recording adds {amount(evidence.recording_ms)} to each {amount(recorded)} step."
+    return f"Recording adds {amount(evidence.recording_ms)} to each {step_time(recorded)} step."

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
-from rankscope.causes.wording import amount, cause_record, hours, parts, sentence_of, share, with_error
+from rankscope.causes.wording import amount, cause_record, hours, parts, sentence_of, share, step_time, with_error
 from rankscope.diagnose.base.advice import in_words, mends
 from rankscope.diagnose.base.facts import advice_for, facts_of
 from rankscope.diagnose.base.late_sets import LateSet, late_set
@@ -43,7 +43,8 @@ def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
     first_steps = [
         (f"{named_ranks(a.ranks).capitalize()}: " if len(late) > 1 else "") + in_words(a, step.ms) for a in late
     ]
-    second = advice_for(suspect, first.cause, evidence)[1:]
+    of_cause = advice_for(suspect, first.cause, evidence)
+    second = of_cause if together is not None and together.advice else of_cause[1:]
     return Verdict(
         kind="straggler",
         ranks=[a.suspect.rank for a in case.stragglers],
@@ -58,7 +59,7 @@ def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
         p_value=suspect.p_value,
         sentence=_sentence(case, step, gaining, together),
         why=_why(case, step, gaining, together),
-        next=[*(together.advice if together is not None else ()), *first_steps, *second],
+        next=[*first_steps, *second],
     )
 
 
@@ -72,7 +73,7 @@ def _alone(case: Case, step: Step, gaining: int) -> str:
     """Return what the costliest rank does."""
     evidence, first = case.evidence, case.stragglers[0]
     suspect = first.suspect
-    of = f"of each {amount(step.ms)} step ({share(suspect.cost_ms, step.ms)})"
+    of = f"of each {step_time(step.ms)} step ({share(suspect.cost_ms, step.ms)})"
     cost = with_error(suspect.cost_ms, suspect.error_ms)
     does = _does(suspect, first.cause)
     steps = len(suspect.gains_ms)
@@ -82,7 +83,7 @@ def _alone(case: Case, step: Step, gaining: int) -> str:
         return f"Rank {suspect.rank} held the job up {when} {worst}; on average {cost} {of}. {does}"
     often = "every step" if gaining == steps else f"{gaining} of {steps} steps"
     ranks = len(evidence.ranks) + len(evidence.missing)
-    whom = f"Rank {suspect.rank} of {ranks}" if ranks > 2 else f"Rank {suspect.rank}"
+    whom = f"Rank {suspect.rank} of {ranks:,}" if ranks > 2 else f"Rank {suspect.rank}"
     return f"{whom} holds up {often}: {cost} {of}. {does}"
 
 
@@ -97,7 +98,7 @@ def _absent(evidence: Evidence) -> str:
     if not evidence.missing:
         return ""
     ranks = len(evidence.ranks) + len(evidence.missing)
-    return f" {len(evidence.missing)} of {ranks} ranks are missing; one of them may be slower."
+    return f" {len(evidence.missing):,} of {ranks:,} ranks are missing; one of them may be slower."
 
 
 def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> str:
@@ -109,12 +110,12 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     if take_turns(stragglers, evidence):
         found = (
             f"{named_ranks(ranks).capitalize()} take turns: each step waits for another one, {amount(total)} of each "
-            f"{amount(step.ms)} step ({share(total, step.ms)}). {does}"
+            f"{step_time(step.ms)} step ({share(total, step.ms)}). {does}"
         )
         return found.rstrip()
     if together is not None:
         cost = with_error(together.cost_ms, together.error_ms)
-        of = f"of each {amount(step.ms)} step ({share(together.cost_ms, step.ms)})"
+        of = f"of each {step_time(step.ms)} step ({share(together.cost_ms, step.ms)})"
         return f"{together.words} hold the job up: {cost} {of}. {does}".rstrip()
     if same:
         others = ", ".join(f"rank {d.suspect.rank} ({amount(d.suspect.cost_ms)})" for d in stragglers[1:MOST_NAMED])
@@ -125,7 +126,7 @@ def _several(case: Case, step: Step, gaining: int, together: LateSet | None) -> 
     ]
     more = f" and {len(stragglers) - MOST_NAMED} more" if len(stragglers) > MOST_NAMED else ""
     listed = f"{', '.join(named)}{more}" if more or len(named) > 2 else " and ".join(named)
-    return f"{len(stragglers)} ranks hold the job up: {listed}, of each {amount(step.ms)} step."
+    return f"{len(stragglers)} ranks hold the job up: {listed}, of each {step_time(step.ms)} step."
 
 
 def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list[str]:
@@ -134,7 +135,7 @@ def _why(case: Case, step: Step, gaining: int, together: LateSet | None) -> list
     several = len(case.stragglers) > 1
     why = []
     if several and together is None and _mended_together(case):
-        why.append(f"Fixing all of them saves {amount(suspect.together_ms)} of each {amount(step.ms)} step.")
+        why.append(f"Fixing all of them saves {amount(suspect.together_ms)} of each {step_time(step.ms)} step.")
     why += [f"What follows is said of rank {suspect.rank}, the costliest of them."] if several else []
     why += _named(suspect, first.cause, evidence)
     named = suspect.explained.get(first.cause)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport
-from rankscope.records.rows import RankSummary
+from rankscope.records.rows import RankIdle, RankSummary
 from rankscope.report.common import breakdown, plain_text
 
 __all__ = ["RankRow", "rank_rows"]
+
+
+_SHORT = 12
+"""Letters that a label has room for."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,8 @@ class RankRow:
 
 
 def rank_rows(report: ClusterReport, limit: int, *, apart: bool = False) -> list[RankRow]:
-    """Return a row for each rank if there are few; else one for each that the verdict names, and one for all others.
+    """Return a row for each rank if there are few; else one for each that the verdict names, or one for all of these if
+    they are many, and one for all others.
 
     Ranks without a usable trace have one row for each status, so that they do not displace recorded ranks.
 
@@ -45,8 +51,9 @@ def rank_rows(report: ClusterReport, limit: int, *, apart: bool = False) -> list
     usable = sorted((rank for rank in report.ranks if rank.compute_pct is not None), key=lambda rank: rank.rank)
     broken = [rank for rank in report.ranks if rank.compute_pct is None]
     few = len(usable) <= limit
-    single = usable if few else [rank for rank in usable if rank.rank in named][: limit - 1]
-    shown = {id(rank) for rank in single}
+    chosen = [rank for rank in usable if rank.rank in named]
+    single = usable if few else chosen if len(chosen) < limit else []
+    shown = {id(rank) for rank in (*single, *chosen)}
     others = [rank for rank in usable if id(rank) not in shown]
     idle = {row.rank: row for row in report.idle}
     rows = [
@@ -61,14 +68,30 @@ def rank_rows(report: ClusterReport, limit: int, *, apart: bool = False) -> list
         )
         for rank in single
     ]
+    if chosen and not single:
+        listed = some_ranks([rank.rank for rank in chosen])
+        label = listed if len(listed) <= _SHORT else f"{len(chosen):,} ranks"
+        rows.append(_as_one(label, chosen, idle, named=True, cost_ms=report.verdict.cost_ms_per_step))
     if others:
-        mean, gaps = breakdown.mean(others, [idle[rank.rank] for rank in others if rank.rank in idle])
-        label = f"{len(others):,} {'others' if single else 'ranks'}"
-        parts = tuple(breakdown.segments(mean, gaps))
-        rows.append(RankRow(label=label, shares=mean, parts=parts, wait_ms=None if gaps is None else gaps.waiting_ms))
+        rows.append(_as_one(f"{len(others):,} {'others' if chosen else 'ranks'}", others, idle))
     if apart:
         return sorted(rows + [row for rank in broken for row in _without_trace([rank])], key=lambda r: _place(r.label))
     return rows + _without_trace(broken)
+
+
+def _as_one(
+    label: str,
+    ranks: Sequence[RankSummary],
+    idle: Mapping[int, RankIdle],
+    *,
+    named: bool = False,
+    cost_ms: float | None = None,
+) -> RankRow:
+    """Return several ranks as one row, by their means."""
+    mean, gaps = breakdown.mean(ranks, [idle[rank.rank] for rank in ranks if rank.rank in idle])
+    wait_ms = None if gaps is None else gaps.waiting_ms
+    parts = tuple(breakdown.segments(mean, gaps))
+    return RankRow(label=label, named=named, shares=mean, parts=parts, cost_ms=cost_ms, wait_ms=wait_ms)
 
 
 def _place(label: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.wording import SCENARIO, with_error
+from rankscope.causes.wording import SCENARIO, amount, step_time, with_error
 from rankscope.diagnose.rules.table import name_of
 from rankscope.records.report import Finding, Verdict
 from rankscope.report.common import plain_text
@@ -20,6 +20,7 @@ __all__ = [
     "sentence",
     "share_of_step",
     "steps_share",
+    "without",
 ]
 
 DASH = "\N{EN DASH}"
@@ -65,6 +66,14 @@ def ms(value: float | None, unit: str = " ms") -> str:
     size = abs(value)
     decimals = 0 if size >= 1000 else 1 if size >= 10 else 2 if size >= 0.1 or size == 0 else 3
     return f"{value:,.{decimals}f}{unit}"
+
+
+def without(verdict: Verdict) -> list[str]:
+    """Return the step without the cost, to the digit that the cost is known to, and its unit; empty without a cost."""
+    if verdict.step_ms is None or verdict.cost_ms_per_step is None:
+        return []
+    left = max(verdict.step_ms - verdict.cost_ms_per_step, 0.0)
+    return [with_error(left, verdict.cost_error_ms).split()[0], "ms"]
 
 
 def plus_minus(value: float | None, error: float | None, unit: str = " ms") -> str:
@@ -117,7 +126,7 @@ def gain(finding: Finding, step: float | None) -> str:
     share = share_of_step(cost, step)
     if share is None or step is None or cost > step:
         return f"About {ms(cost)} of every step."
-    return f"A step of {ms(step)} would take about {ms(step - cost)}, {_percent(share)} less."
+    return f"A step of {step_time(step)} would take about {amount(step - cost)}, {_percent(share)} less."
 
 
 def _percent(share: float) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from rankscope.causes.wording import step_time
 from rankscope.listing import some_ranks
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.report.common import plain_text, summary
@@ -66,6 +67,8 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "sign": _SIGNS.get(verdict.kind, "?"),
         "level": LEVELS.get(verdict.confidence, 1),
         "sentence": plain_text.keep_units(words.sentence(verdict)),
+        "step": None if verdict.step_ms is None else step_time(verdict.step_ms).split(),
+        "without": words.without(verdict),
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
         "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
         "versions": _versions(report),

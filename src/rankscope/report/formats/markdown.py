@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from rankscope.causes.wording import amount, step_time
 from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
+from rankscope.report.sections.verdict.findings import shown_findings
 
 __all__ = ["MAX_CHARACTERS", "escape", "render"]
 
@@ -47,7 +49,7 @@ def _verdict(report: ClusterReport) -> str:
     facts = [words.kind(verdict)]
     if verdict.cost_ms_per_step is not None:
         share = words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms)
-        of = "" if share is None else f", {share:.0f} % of a step of {words.ms(verdict.step_ms)}"
+        of = "" if share is None else f", {share:.0f} % of a step of {step_time(verdict.step_ms or 0.0)}"
         steps = words.steps_share(verdict)
         cost = f"{words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms)} per step{of}"
         facts.append(f"{cost}, {steps}" if steps else cost)
@@ -74,19 +76,26 @@ def _rank(row: RankRow) -> list[str]:
         return [label, escape(row.note), *[""] * 6]
     shares = (row.shares.compute_pct, row.shares.exposed_comm_pct, row.shares.memcpy_pct, row.shares.idle_pct)
     numbers = [words.DASH if share is None else f"{share:.1f}" for share in shares]
-    return [label, escape(row.host), words.ms(row.cost_ms, ""), words.ms(row.wait_ms, ""), *numbers]
+    return [
+        label,
+        escape(row.host),
+        words.DASH if row.cost_ms is None else amount(row.cost_ms).removesuffix(" ms"),
+        words.ms(row.wait_ms, ""),
+        *numbers,
+    ]
 
 
 def _findings(report: ClusterReport) -> list[str]:
-    blocks = [_finding(finding, report.verdict.step_ms) for finding in report.findings[:_MAX_FINDINGS]]
-    hidden = len(report.findings) - len(blocks)
+    found = shown_findings(report)
+    blocks = [_finding(finding, report.verdict.step_ms) for finding in found[:_MAX_FINDINGS]]
+    hidden = len(found) - len(blocks)
     if hidden:
         blocks.append(f"and {hidden} more findings in report.html")
     return blocks
 
 
 def _finding(finding: Finding, step: float | None) -> str:
-    cost = "" if finding.cost_ms_per_step is None else f", {words.ms(finding.cost_ms_per_step)} per step"
+    cost = "" if finding.cost_ms_per_step is None else f", {amount(finding.cost_ms_per_step)} per step"
     where = "" if not finding.ranks else f", {named_ranks(finding.ranks)}"
     title = escape(plain_text.prose(finding.title or words.cause(finding.kind), 200))
     lines = [f"**{title}** ({escape(finding.confidence)} confidence{cost}{where})", ""]

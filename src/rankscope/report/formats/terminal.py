@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from rankscope.causes.wording import amount, step_time
 from rankscope.records.report import ClusterReport
 from rankscope.report.common import breakdown, plain_text, summary
 from rankscope.report.common import wording as words
@@ -142,7 +143,7 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
     named = {report.verdict.cause}
     others = [finding for finding in shown_findings(report) if finding.kind not in named][:3]
     for index, finding in enumerate(others):
-        cost = "" if finding.cost_ms_per_step is None else f" ({words.ms(finding.cost_ms_per_step)} per step)"
+        cost = "" if finding.cost_ms_per_step is None else f" ({amount(finding.cost_ms_per_step)} per step)"
         title = plain_text.prose(finding.title or words.cause(finding.kind), 200) + cost
         found += _labelled("Findings" if index == 0 else "", title, "", width)
     if cheap := [f for f in costs_nothing(report) if f.kind not in named]:
@@ -179,7 +180,7 @@ def _table(report: ClusterReport, width: int, unicode: bool, room: int) -> list[
     before = 2 + sum(widths) + 2 * len(widths)
     bar = max(min(_MAX_BAR, width - before - sum(len(name) + 2 for name in numbers)), 0)
     step = report.verdict.step_ms
-    title = "where its time goes" if step is None else f"where a step of {words.ms(step)} goes"
+    title = "where its time goes" if step is None else f"where a step of {step_time(step)} goes"
     if report.verdict.step_source == "unrecorded":  # the bars show recorded steps
         title = "where a recorded step goes"
     behind = "".join(f"  {name}" for name in numbers)
@@ -208,15 +209,12 @@ def _columns(rows: list[RankRow], *, waits: bool) -> tuple[list[str], list[list[
     columns = [("rank", [row.label for row in rows])]
     if any(row.host for row in rows):
         columns.append(("host", [row.host for row in rows]))
-    for head, values in (
-        ("costs ms", [row.cost_ms for row in rows]),
-        ("waits ms", [row.wait_ms for row in rows if waits]),
-    ):
-        if any(value is not None for value in values):
-            cells = [
-                words.ms(value, "") if row.shares is not None else "" for row, value in zip(rows, values, strict=True)
-            ]
-            columns.append((head, cells))
+    costs = ["" if row.cost_ms is None else amount(row.cost_ms).removesuffix(" ms") for row in rows]
+    waiting = ["" if row.wait_ms is None else words.ms(row.wait_ms, "") for row in rows if waits]
+    for head, values in (("costs ms", costs), ("waits ms", waiting)):
+        if any(values):
+            known = zip(rows, values, strict=True)
+            columns.append((head, [value or words.DASH if row.shares is not None else "" for row, value in known]))
     return [head for head, _ in columns], [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
 
 

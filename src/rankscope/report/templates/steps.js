@@ -9,18 +9,20 @@
   heatmap(data, data.compute ? stepBars(data) : () => {});
 
   // ---- one bar a step, or one a rank in a chosen step
-  function stepBars({ ranks, columns, metrics, compute, named }) {
+  function stepBars({ ranks, columns, metrics, compute, waiting, named }) {
     const box = byId("perstep-bars"), select = byId("perstep-of"), m = columns.length;
     const of = (key) => metrics.find((item) => item.key === key)?.values ?? null;
     const whole = of("duration_ms"), exposed = of("exposed_comm_ms"), idle = of("idle_ms"), input = of("input_ms");
     if (!whole || !exposed || !idle) return () => {};
     const ms = (v) => (v / 100).toFixed(v >= 100000 ? 0 : v >= 1000 ? 1 : 2) + " ms";
     const parts = (i) => {
-      const known = [["compute", "Compute", compute[i] ?? 0], ["comm", "Waiting and transfer", exposed[i] ?? 0]];
-      const rest = Math.max(0, whole[i] - known[0][2] - known[1][2] - (idle[i] ?? 0));
-      const fetch = Math.min(input?.[i] ?? 0, idle[i] ?? 0), other = (idle[i] ?? 0) - fetch;
-      const split = input ? [["input", "Idle: input", fetch], ["host", "Idle: host", other]] : [["idle", "Idle", other]];
-      return [...known, ["copy", "Copies and rest", rest], ...split].filter((part) => part[2] > 0);
+      const bare = exposed[i] ?? 0, waits = waiting?.[i] ?? null;
+      const comm = waits === null ? [["comm", "Waiting and transfer", bare]]
+        : [["waiting", "Waiting for peers", waits], ["transfer", "Transfer", bare - waits]];
+      const rest = Math.max(0, whole[i] - (compute[i] ?? 0) - bare - (idle[i] ?? 0));
+      const fetch = Math.min(input?.[i] ?? 0, idle[i] ?? 0), host = (idle[i] ?? 0) - fetch;
+      return [["compute", "Compute", compute[i] ?? 0], ...comm, ["copy", "Copies and rest", rest],
+        ["input", "Idle: input", fetch], ["host", "Idle: host", host]].filter((part) => part[2] > 0);
     };
     const svg = (name, attributes) => {
       const node = document.createElementNS(document.querySelector("svg").namespaceURI, name);
@@ -46,7 +48,7 @@
         const group = svg("g", {}), title = svg("title", {}), place = { x: start + "%", width: (v / scale) * 100 + "%", height: "100%" };
         title.textContent = `${name}: ${ms(v)}`;
         group.append(title, svg("rect", { class: "seg-" + key, ...place }));
-        if (["copy", "input", "host"].includes(key)) group.append(svg("rect", { class: "pat-" + key, ...place }));
+        if (["waiting", "copy", "input", "host"].includes(key)) group.append(svg("rect", { class: "pat-" + key, ...place }));
         image.append(group);
         start += (v / scale) * 100;
       }
@@ -83,7 +85,7 @@
   }
 
   // ---- heatmap
-  function heatmap({ ranks, columns, merged, metrics, compute, named }, chosen) {
+  function heatmap({ ranks, columns, merged, metrics, compute, waiting, named, hosts }, chosen) {
     const canvas = byId("heat-canvas"), read = byId("heat-read"), fieldset = document.querySelector(".segmented");
     const context = canvas.getContext("2d");
     const n = ranks.length, m = columns.length;
@@ -168,7 +170,8 @@
       if (whole === null || parts.includes(null)) return;
       const rest = Math.max(0, whole - parts[0] - parts[1] - parts[2]);
       const input = of("input_ms"), ofIdle = input === null ? "" : ` (input ${format(input)})`;
-      const named = [["compute", parts[0]], ["exposed communication", parts[1]], ["idle", parts[2], ofIdle], ["copies and rest", rest]];
+      const waits = waiting?.[cursor] ?? null, ofComm = waits === null ? "" : ` (waiting for peers ${format(waits)})`;
+      const named = [["compute", parts[0]], ["exposed communication", parts[1], ofComm], ["idle", parts[2], ofIdle], ["copies and rest", rest]];
       const split = named.map(([name, value, more = ""]) => `${name} ${format(value)}${more}`).join(", ");
       read.append(Object.assign(document.createElement("small"), { textContent: `Step of ${format(whole)} ms: ${split}` }));
     };
@@ -183,6 +186,21 @@
     }, 0);
     const shade = (v) => Math.max(0, Math.min(255, Math.round(((v - domain[0]) / (domain[1] - domain[0])) * 255)));
     const larger = (a, b) => (a === null ? b : b === null ? a : b > a ? b : a);
+    // Ranks of the verdict that follow each other have one mark; of more marks there is no room to say whose they are.
+    const MOST_MARKS = 16;
+    const runs = [];
+    for (const i of named.map((rank) => ranks.indexOf(rank)).filter((index) => index >= 0).sort((a, b) => a - b)) {
+      if (runs.length && runs.at(-1)[1] === i - 1) runs.at(-1)[1] = i;
+      else runs.push([i, i]);
+    }
+    // Numbers below the map are round, or those of the first rank of a host.
+    const spacing = (least) => {
+      const bases = hosts ? [1, 2, 4].filter((part) => hosts.each % part === 0) : [1, 2, 5];
+      for (let size = 1; ; size *= hosts ? (size === 1 ? hosts.each : 2) : 10) {
+        const found = (hosts && size > 1 ? [1] : bases).map((part) => part * size).find((step) => step >= least);
+        if (found) return found;
+      }
+    };
 
     function draw() {
       const dpr = devicePixelRatio || 1, width = canvas.clientWidth || 600;
@@ -230,22 +248,30 @@
       context.textAlign = "right";
       if (strip) context.fillText("worst", left - 8, strip / 2);
       const every = Math.max(1, Math.ceil(14 / row));
-      const marked = named.slice(0, 8).map((rank) => ranks.indexOf(rank)).filter((i) => i >= 0);
+      const marked = flip ? [] : runs.flatMap(([first, last]) => Array.from({ length: last + 1 - first }, (_, k) => first + k));
       for (let r = 0; r < rows; r += every) // the verdict's ranks are always named, and their neighbours make room
         if (flip || !marked.some((other) => Math.abs(other - r) * row < 14)) context.fillText(heads[r], left - 8, top + Math.max(7, r * row + row / 2));
       context.textAlign = "center";
       const longest = Math.max(...feet.map((foot) => foot.length)) * 7 + 10;
-      const skip = Math.max(1, Math.ceil(longest / (cell / per)));
+      const skip = flip ? spacing(longest / (cell / per)) : Math.max(1, Math.ceil(longest / (cell / per)));
       for (let c = 0; c < across; c += skip) {
         const x = left + (Math.floor(c / per) + 0.5) * cell;
         if (x + longest / 2 <= width + 5) context.fillText(feet[c], x, top + rows * row + 12);
       }
       context.fillStyle = variable("--accent");
       context.font = `bold 12px ${font}`;
-      for (const i of marked) {
-        if (flip) context.fillText("▲ " + ranks[i], Math.min(left + (Math.floor(i / per) + 0.5) * cell, width - 24), top + rows * row + 30);
-        else { context.textAlign = "right"; context.fillText("▲ " + ranks[i], left - 8, Math.max(7, i * row + row / 2)); }
+      let free = 0; // of the line of marks, from here on
+      for (const [first, last] of flip ? runs : []) {
+        const from = left + Math.floor(first / per) * cell, until = left + (Math.floor(last / per) + 1) * cell;
+        context.fillRect(from, top + rows * row + 1, Math.max(until - from - gap, 2), 3);
+        const label = "▲ " + (first === last ? ranks[first] : `${ranks[first]}-${ranks[last]}`), half = context.measureText(label).width / 2;
+        const middle = Math.max(half, Math.min((from + until) / 2, width - half));
+        if (middle - half < free || runs.length > MOST_MARKS) continue;
+        context.fillText(label, middle, top + rows * row + 30);
+        free = middle + half + 8;
       }
+      context.textAlign = "right";
+      for (const i of marked) context.fillText("▲ " + ranks[i], left - 8, Math.max(7, i * row + row / 2));
       context.textAlign = "left";
       context.fillStyle = variable("--ink");
       for (let j = 1; j < m; j++) // a line where another window begins
@@ -259,9 +285,84 @@
         context.lineWidth = 2;
         context.strokeRect(left + c * cell, top + r * row, Math.max(cell, 3), Math.max(row, 3));
       }
+      if (hosts) drawHosts(width, dpr);
       const scale = byId("heat-scale").getContext("2d");
       colours.forEach((c, i) => { scale.fillStyle = css(c); scale.fillRect((i / 256) * 120, 0, 1, 10); });
     }
+
+    // Columns are hosts, rows the places on them: a slow host is a column, a slow switch or slot of all hosts a row.
+    const grid = byId("hosts-canvas");
+    byId("hosts").hidden = !hosts;
+    let layout = null;
+    const mean = (i) => {
+      const known = metric.values.slice(i * m, (i + 1) * m).filter((v) => v !== null);
+      return known.length ? known.reduce((sum, v) => sum + v, 0) / known.length : null;
+    };
+    function drawHosts(width, dpr) {
+      const { names, each } = hosts, row = each <= 8 ? 16 : 10, left = 82;
+      const per = Math.max(1, Math.ceil(names.length / (width - left))), places = Math.ceil(names.length / per);
+      const cell = Math.min((width - left) / places, 40), gap = cell > 6 ? 1 : 0, height = row * each + 44;
+      layout = { left, row, cell, per };
+      grid.style.height = height + "px";
+      grid.width = Math.round(width * dpr);
+      grid.height = Math.round(height * dpr);
+      const pen = grid.getContext("2d");
+      pen.setTransform(dpr, 0, 0, dpr, 0, 0);
+      for (let place = 0; place < places; place++)
+        for (let r = 0; r < each; r++) {
+          let v = null;
+          for (let h = place * per; h < Math.min(names.length, (place + 1) * per); h++) v = larger(v, mean(h * each + r));
+          pen.fillStyle = v === null ? variable("--none") : css(colours[shade(v)]);
+          pen.fillRect(left + place * cell, r * row, cell - gap + (gap ? 0 : 0.5), row - 1);
+        }
+      pen.fillStyle = variable("--dim");
+      pen.font = `12px ${variable("--sans")}`;
+      pen.textBaseline = "middle";
+      pen.textAlign = "right";
+      const late = ranks.map((rank) => named.includes(rank)), bold = `bold ${pen.font}`, plain = pen.font;
+      const count = (first, step, of) => Array.from({ length: of }, (_, k) => late[first + k * step]).filter(Boolean).length;
+      for (let r = 0; r < each; r += Math.ceil(14 / row)) {
+        const whole = 2 * count(r, each, names.length) > names.length;
+        pen.fillStyle = variable(whole ? "--accent" : "--dim");
+        pen.font = whole ? bold : plain;
+        pen.fillText((whole ? "▲ " : "") + "place " + r, left - 8, r * row + row / 2);
+      }
+      pen.fillStyle = variable("--dim");
+      pen.font = plain;
+      pen.textAlign = "center";
+      const longest = Math.max(...names.map((name) => pen.measureText(name).width)) + 12;
+      for (let h = 0; h < names.length; h += Math.max(1, Math.ceil(longest / (cell / per)))) {
+        const x = Math.max(longest / 2, left + (Math.floor(h / per) + 0.5) * cell);
+        if (x + longest / 2 <= width + 12) pen.fillText(names[h], x, row * each + 12);
+      }
+      pen.fillStyle = variable("--accent");
+      pen.font = bold;
+      let free = 0;
+      names.forEach((name, h) => {
+        const label = "▲ " + name, half = pen.measureText(label).width / 2, own = count(h * each, 1, each);
+        const x = Math.max(half, Math.min(left + (Math.floor(h / per) + 0.5) * cell, width - half));
+        if (x - half < free || !(2 * own > each || (own && named.length <= MOST_MARKS))) return;
+        pen.fillText(label, x, row * each + 30);
+        free = x + half + 8;
+      });
+      byId("hosts-note").textContent = `${metric.label} of each rank, the mean over the steps. A column is a host, a row the ranks with the same place on each host.`;
+    }
+    const hostAt = (event) => {
+      const box = grid.getBoundingClientRect(), { left, row, cell, per } = layout;
+      const place = Math.floor((event.clientX - box.left - left) / cell), r = Math.floor((event.clientY - box.top) / row);
+      if (place < 0 || place * per >= hosts.names.length || r < 0 || r >= hosts.each) return null;
+      let best = place * per * hosts.each + r;
+      for (let h = place * per + 1; h < Math.min(hosts.names.length, (place + 1) * per); h++)
+        if ((mean(h * hosts.each + r) ?? -Infinity) > (mean(best) ?? -Infinity)) best = h * hosts.each + r;
+      return best;
+    };
+    grid.addEventListener("pointermove", (event) => {
+      const i = hostAt(event);
+      if (i === null) return;
+      read.textContent = `host ${hosts.names[Math.floor(i / hosts.each)]}, place ${i % hosts.each}: rank ${ranks[i]}, `
+        + `${metric.label.toLowerCase()} ${format(mean(i))} ms, the mean over the steps`;
+    });
+    grid.addEventListener("click", (event) => { const i = hostAt(event); if (i !== null) chosen(i); });
 
     const cellAt = (event) => {
       const box = canvas.getBoundingClientRect(), { left, row, cell, per, top } = geometry;
@@ -273,13 +374,13 @@
         if (larger(metric.values[best], metric.values[at(r, c)]) !== metric.values[best]) best = at(r, c);
       return best;
     };
-    let waiting = false;
+    let pending = false;
     const move = (index) => {
       if (index === null || index === cursor) return;
       cursor = index;
       tell();
       link();
-      if (!waiting) { waiting = true; requestAnimationFrame(() => { waiting = false; draw(); }); }
+      if (!pending) { pending = true; requestAnimationFrame(() => { pending = false; draw(); }); }
     };
     canvas.addEventListener("pointermove", (event) => move(cellAt(event)));
     canvas.addEventListener("click", (event) => {

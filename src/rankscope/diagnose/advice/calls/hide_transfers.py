@@ -6,7 +6,7 @@ from __future__ import annotations
 from rankscope.diagnose.base.advice import Advice, at_most
 from rankscope.diagnose.base.memory import fullest, size
 from rankscope.diagnose.base.rule import Case
-from rankscope.records.evidence import Evidence
+from rankscope.diagnose.base.transfers import begin_earlier
 from rankscope.records.report import Action
 
 __all__ = ["ADVICE", "KEPT"]
@@ -25,28 +25,7 @@ def _find(case: Case) -> list[Action]:
     if tensor is not None:  # there is advice on its calls
         gains.append(tensor.others_ms)
     gain = min([*gains, evidence.transfer_ms]) if gains else None
-    return at_most(evidence, "hide_transfers", _text(evidence), gain, "communication hidden behind compute")
-
-
-def _text(evidence: Evidence) -> str:
-    most = next(iter(evidence.modules), "")
-    if "fsdp2" in evidence.uses and evidence.modules and all(name.endswith("(root)") for name in evidence.modules):
-        return "Call fully_shard on each block, not on the whole model only: all parameters are gathered as one group."
-    if "fsdp2" in evidence.uses:
-        where = f" Most exposed: {most}." if most else ""
-        return (
-            "Begin transfers earlier: fully_shard on each block, set_modules_to_forward_prefetch and "
-            f"set_modules_to_backward_prefetch.{where}"
-        )
-    if "fsdp1" in evidence.uses:
-        return "Begin transfers earlier: wrap each block, backward_prefetch=BACKWARD_PRE, forward_prefetch=True."
-    if "ddp" in evidence.uses:
-        where = f" Most exposed: {most}." if most else ""
-        return f"Begin transfers earlier: smaller last DDP bucket (bucket_cap_mb), static_graph=True.{where}"
-    return (
-        "Begin transfers earlier, beside compute that does not need them: asynchronous calls (async_op=True), waited "
-        "for where they are used."
-    )
+    return at_most(evidence, "hide_transfers", begin_earlier(evidence), gain, "communication hidden behind compute")
 
 
 ADVICE = Advice(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.causes.wording import amount
 from rankscope.diagnose.base.rule import Case, Rule, in_all_units, job_finding
+from rankscope.diagnose.base.transfers import begin_earlier
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]
@@ -32,7 +33,7 @@ def _find(case: Case) -> list[Finding]:
         lines.append(
             f"With all transfers hidden it would shrink by {in_all_units(evidence.overlap_gain_ms, evidence)}."
         )
-    return job_finding(
+    found = job_finding(
         evidence,
         "comm_exposed",
         "Communication is not hidden behind compute",
@@ -40,6 +41,8 @@ def _find(case: Case) -> list[Finding]:
         "high" if unhidden or share >= 20 else "medium",
         cost_ms=max(gain, 0.0) if gain is not None else None,
     )
+    found[0].advice = [begin_earlier(evidence), *RULE.advice[1:]]
+    return found
 
 
 RULE = Rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount
+from rankscope.causes.wording import amount, step_time
 from rankscope.diagnose.base.rule import Case, Rule, in_all_units, job_finding
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Finding
@@ -37,10 +37,10 @@ def _find(case: Case) -> list[Finding]:
 def idle_for_hosts(evidence: Evidence) -> str:
     """Return how much of a step the devices wait for work, and how much of that recording adds."""
     step = evidence.step_ms or evidence.whole_step_ms
-    idle = f"The devices idle {amount(evidence.host_ms)} of each {amount(step)} step while no work is queued"
+    idle = f"The devices idle {amount(evidence.host_ms)} of each {step_time(step)} step while no work is queued"
     if not evidence.recording_ms:
         return f"{idle} ({evidence.own_host_pct:.0f} %)."
-    own = f"{amount(evidence.own_host_ms)} of {amount(step - evidence.added_ms)}"
+    own = f"{amount(evidence.own_host_ms)} of {step_time(step - evidence.added_ms)}"
     return (
         f"{idle}; recording adds {amount(evidence.added_ms)}, without it {own} remain ({evidence.own_host_pct:.0f} %)."
     )

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Collection, Sequence
 
-from rankscope.causes.wording import amount
+from rankscope.causes.wording import amount, step_time
 from rankscope.diagnose.base.contention import by_others, is_contended, most_loaded
 from rankscope.diagnose.base.decision import StragglerDecision, slowed_by_others
 from rankscope.diagnose.base.rule import Case, Rule
@@ -68,7 +68,7 @@ def contended_verdict(evidence: Evidence) -> Verdict | None:
         cost_ms_per_step=cost,
         cost_error_ms=spread,
         share_of_steps_pct=100.0 * sum(g > LOSES * step for g in witness.gains_ms) / len(witness.gains_ms),
-        sentence=f"The machine was busy: {_who(others)}. That costs {amount(cost)} of each {amount(step)} step "
+        sentence=f"The machine was busy: {_who(others)}. That costs {amount(cost)} of each {step_time(step)} step "
         f"({100 * cost / step:.0f} %); no rank is to blame.",
         why=_lines(evidence, witness),
         next=_advice(others),
@@ -110,7 +110,7 @@ def _shared_verdict(decision: StragglerDecision, evidence: Evidence) -> Verdict:
         cost_error_ms=suspect.error_ms,
         p_value=suspect.p_value,
         sentence=f"The machine was busy: {_sharing(decision, evidence)}. That costs {amount(suspect.cost_ms)} of each "
-        f"{amount(step)} step ({100 * suspect.cost_ms / step:.0f} %); no rank is to blame.",
+        f"{step_time(step)} step ({100 * suspect.cost_ms / step:.0f} %); no rank is to blame.",
         why=_shared_lines(decision, evidence),
         next=list(_END_SHARING if evidence.device else _END_OTHERS),
     )

@@ -7,7 +7,7 @@ states what would decide it.
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount, cause_record
+from rankscope.causes.wording import amount, cause_record, step_time
 from rankscope.diagnose.base.decision import CLEAR
 from rankscope.diagnose.base.rule import Case, Rule
 from rankscope.listing import named_ranks
@@ -83,7 +83,7 @@ def verdict_beside_missing(case: Case) -> Verdict | None:
 
 
 def _why(suspect: Suspect, cause: str | None, evidence: Evidence) -> list[str]:
-    step, lost = amount(evidence.step_ms or 0.0), named_ranks(suspect.lost)
+    step, lost = step_time(evidence.step_ms or 0.0), named_ranks(suspect.lost)
     more = "It does no more than its peers."
     if suspect.excess_ms >= LEAST_COST * (evidence.step_ms or 0.0):
         more = f"It does {amount(suspect.excess_ms)} per step more than its peers; no single cause explains it."

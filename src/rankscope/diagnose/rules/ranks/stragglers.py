@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount, cause_record, hours, parts
+from rankscope.causes.wording import amount, cause_record, hours, parts, step_time
 from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for
 from rankscope.diagnose.base.reasons import reasons
@@ -23,7 +23,7 @@ def _straggler(decision: StragglerDecision, case: Case) -> Finding:
     also = f", with rank {', '.join(map(str, suspect.beside[:8]))} fixed too," if suspect.beside else ""
     lines = [
         (
-            f"Without rank {suspect.rank}'s extra time{also} {amount(step)} become {better} "
+            f"Without rank {suspect.rank}'s extra time{also} {step_time(step)} become {better} "
             f"(± {amount(suspect.error_ms)}), by replay of the recorded steps."
         ),
         f"That is {100 * suspect.cost_ms / step:.0f} % of the step"

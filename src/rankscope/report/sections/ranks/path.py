@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rankscope.causes import input_stall
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import CriticalPath, PathPiece
 from rankscope.report.common import wording as words
@@ -34,6 +35,15 @@ ROOM = 1.1
 """Per cent of the width that a letter takes on a page of usual width."""
 _KINDS = {"compute": "compute", "transfer": "transfer", "host": "host", "launch": "idle"}
 """Kind of piece -> class of its colour."""
+_LEGEND = {
+    "compute": "Compute",
+    "transfer": "Transfer",
+    "input": "Host: input",
+    "host": "Host",
+    "idle": "Launch latencies and gaps",
+}
+_INPUT = input_stall.CAUSE.noun
+"""Name of a piece of the host in the data loader."""
 _SAID = {"compute": "compute", "transfer": "transfer", "host": "host", "launch": "launch latencies and gaps"}
 
 
@@ -60,13 +70,15 @@ class Lane(NamedTuple):
 
 
 def lanes(path: CriticalPath, named: Sequence[int] = ()) -> list[Lane]:
-    """Return a lane for each rank on the path, those with most time first; beyond eight, the others share the last
-    lane."""
+    """Return a lane for each of the eight ranks with most time on the path, in the order in which it reaches them; the
+    others share the last lane."""
     stay: defaultdict[int | None, float] = defaultdict(float)
     for piece in path.pieces:
         stay[piece.rank] += piece.duration_ms
     ranks = sorted((rank for rank in stay if rank is not None), key=lambda rank: -stay[rank])
     own, shared = ranks[:MOST_LANES], ranks[MOST_LANES:]
+    first = {piece.rank: piece.start_ms for piece in reversed(path.pieces)}
+    own.sort(key=lambda rank: first[rank])
     found = [
         _lane(f"rank {rank}", rank in named, [p for p in path.pieces if p.rank == rank], path.step_ms) for rank in own
     ]
@@ -80,7 +92,7 @@ def _lane(who: str, named: bool, mine: Sequence[PathPiece], step: float) -> Lane
     boxes, short = list[Box](), dict[str, list[str]]()
     for piece in mine:
         x, width = round(100 * piece.start_ms / step, 3), round(100 * piece.duration_ms / step, 3)
-        colour = _KINDS.get(piece.kind, "idle")
+        colour = "input" if piece.name == _INPUT else _KINDS.get(piece.kind, "idle")
         if piece.duration_ms >= SEEN * step:
             text_in = piece.name if piece.name and width >= ROOM * len(piece.name) else ""
             boxes.append(Box(x, width, colour, f"{_called(piece)}: {words.ms(piece.duration_ms)}", text_in))
@@ -144,9 +156,12 @@ def _build(report: ClusterReport) -> Variables | None:
         return None
     length = words.ms(path.step_ms)
     which = "the median step" if path.step is None else f"step {path.step:,}, the median one"
+    shown = lanes(path, report.verdict.ranks)
+    used = {colour for lane in shown for colour in (*(b.colour for b in lane.boxes), *(c for c, _ in lane.shapes))}
     return {
         "lead": f"The critical path of {which} ({length}): what each moment of it waited for. {spoken(path)}",
-        "lanes": lanes(path, report.verdict.ranks),
+        "lanes": shown,
+        "legend": [(key, label) for key, label in _LEGEND.items() if key in used],
         "end": length,
         "half": words.ms(path.step_ms / 2),
         "table": pieces(path),

@@ -6,7 +6,7 @@ from typing import Any
 
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import StepRow
-from rankscope.report.common import breakdown
+from rankscope.report.common import breakdown, plain_text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables
 from rankscope.report.sections.ranks import ranks, time
@@ -61,6 +61,9 @@ METRICS: dict[str, Metric] = {
 MAX_CELLS = 24_000
 """Above this number of cells neighbouring steps share a column, to keep the page small and fast."""
 
+_FEW_HOSTS = 3
+"""From so many hosts on, there is a map of them."""
+
 _SHOWN = {
     "cost_ms": "step.cost_ms",
     "lateness_ms": "lateness_ms",
@@ -79,7 +82,8 @@ def waits_for_input(report: ClusterReport) -> bool:
 
 
 def heatmap(report: ClusterReport) -> dict[str, Any] | None:
-    """Return ``{ranks, columns, merged, metrics: [{key, label, hover, values}], compute, named}``; None without steps.
+    """Return ``{ranks, columns, merged, metrics: [{key, label, hover, values}], compute, waiting, named, hosts}``; None
+    without steps.
 
     ``values`` are hundredths of a millisecond, by row (rank) and column, null if there is none. If steps share a
     column, the value farthest from zero is shown.
@@ -104,7 +108,7 @@ def heatmap(report: ClusterReport) -> dict[str, Any] | None:
     if not metrics:
         return None
     # Single steps only: the largest values of merged steps may come from different steps and would not add up.
-    compute = _grid(cells, "compute_ms", size) if merged == 1 else None
+    compute, waiting = (_grid(cells, name, size) if merged == 1 else None for name in ("compute_ms", "waiting_ms"))
     named = sorted(set(report.verdict.ranks))
     return {
         "ranks": rows,
@@ -112,8 +116,22 @@ def heatmap(report: ClusterReport) -> dict[str, Any] | None:
         "merged": merged,
         "metrics": metrics,
         "compute": compute,
+        "waiting": waiting,
         "named": named,
+        "hosts": _hosts(report, rows),
     }
+
+
+def _hosts(report: ClusterReport, ranks: list[int]) -> dict[str, Any] | None:
+    """Return ``{names, each}``: the hosts in order of rank, and how many ranks each has; None if the ranks are few, or
+    not in the same number on all hosts, one host after the other."""
+    host = {row.rank: row.host for row in report.ranks}
+    names = list(dict.fromkeys(host.get(rank) for rank in ranks))
+    each = len(ranks) // max(len(names), 1)
+    regular = [name for name in names for _ in range(each)] == [host.get(rank) for rank in ranks]
+    if None in names or len(names) < _FEW_HOSTS or each < 2 or not regular:
+        return None
+    return {"names": [plain_text.one_line(name or "", 24) for name in names], "each": each}
 
 
 def _label(keys: list[tuple[int, int, int]]) -> dict[str, Any]:
@@ -136,15 +154,24 @@ def _grid(cells: list[tuple[int, StepRow]], name: str, size: int) -> list[int | 
 
 
 def _build(report: ClusterReport) -> Variables | None:
-    shown = {"compute": "compute_pct", "comm": "step.exposed_comm_ms", "copy": "memcpy_pct"}
+    if not report.steps:
+        return None
+    split = all(row.waiting_ms is not None for row in report.steps)
+    shown = {"compute": "compute_pct"}
+    shown |= {"waiting": "waiting_ms", "transfer": "transfer_ms"} if split else {"comm": "step.exposed_comm_ms"}
+    if any(_rest(row) >= 0.005 * row.duration_ms for row in report.steps):
+        shown["copy"] = "memcpy_pct"
     if waits_for_input(report):
-        shown |= {"input": "step.input_ms", "host": "host_ms"}
-    else:
-        shown["idle"] = "step.idle_ms"
+        shown["input"] = "step.input_ms"
+    shown["host"] = "host_ms"
     defined = {**ranks.METRICS, **time.METRICS, **METRICS}
     names = {"copy": "Copies and rest"}
     legend = [(key, names.get(key, breakdown.LEGEND[key][0]), defined[name].hover) for key, name in shown.items()]
-    return {"legend": legend} if report.steps else None
+    return {"legend": legend}
+
+
+def _rest(row: StepRow) -> float:
+    return row.duration_ms - row.compute_ms - row.exposed_comm_ms - row.idle_ms
 
 
 SECTION = Section("steps", "Steps", "Ranks by steps", _build, METRICS, "steps.html.j2")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
+from rankscope.causes.wording import amount
 from rankscope.records.report import ClusterReport, Finding
 from rankscope.report.common import wording as words
 from rankscope.report.common.metrics import Metric
@@ -69,9 +71,28 @@ class Card(NamedTuple):
 
 
 def shown_findings(report: ClusterReport) -> list[Finding]:
-    """Return the findings that are not the verdict's own, and have a cost or state none."""
+    """Return the findings that are not the verdict's own, and have a cost or state none. Ranks that are late in one way
+    are one finding."""
     cheap = {id(finding) for finding in costs_nothing(report)}
-    return [f for f in report.findings if id(f) not in cheap and not _is_verdict(report, f)]
+    return _together([f for f in report.findings if id(f) not in cheap and not _is_verdict(report, f)])
+
+
+def _together(findings: list[Finding]) -> list[Finding]:
+    """Combine findings that are the same but for their rank, in the place of the first, which costs most."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        one = len(finding.ranks) == 1 and finding.cost_ms_per_step is not None
+        alike.setdefault((finding.kind, *finding.advice) if one else (id(finding),), []).append(finding)
+    return [_as_one(same) if len(same) > 1 else same[0] for same in alike.values()]
+
+
+def _as_one(same: list[Finding]) -> Finding:
+    ranks = sorted(rank for finding in same for rank in finding.ranks)
+    costs = [finding.cost_ms_per_step or 0.0 for finding in same]
+    title = f"{len(same)} ranks are late: {words.cause(same[0].kind)}"
+    of_each = f"Each of them costs {amount(min(costs))} to {amount(max(costs))}, which do not add up."
+    first = f"What follows is said of rank {same[0].ranks[0]}, the costliest of them."
+    return replace(same[0], ranks=ranks, title=title, evidence=[of_each, first, *same[0].evidence])
 
 
 def costs_nothing(report: ClusterReport) -> list[Finding]:
@@ -93,8 +114,11 @@ def _is_verdict(report: ClusterReport, finding: Finding) -> bool:
     verdict = report.verdict
     if finding.kind in _SAME.get(verdict.kind, ()):
         return True
-    own = finding.kind == verdict.cause and finding.ranks == verdict.ranks[:1]
-    return own and finding.cost_ms_per_step == verdict.cost_ms_per_step
+    if finding.kind != verdict.cause:
+        return False
+    if any(a.kind == "replay" and len(a.ranks) > 1 and set(a.ranks) == set(verdict.ranks) for a in report.actions):
+        return set(finding.ranks) <= set(verdict.ranks)  # it is on all of them together
+    return finding.ranks == verdict.ranks[:1] and finding.cost_ms_per_step == verdict.cost_ms_per_step
 
 
 def cards(report: ClusterReport) -> list[Card]:
@@ -107,7 +131,7 @@ def cards(report: ClusterReport) -> list[Card]:
         while anchor in taken:
             anchor += "-again"
         taken.add(anchor)
-        cost = words.ms(finding.cost_ms_per_step) if finding.cost_ms_per_step is not None else ""
+        cost = amount(finding.cost_ms_per_step) if finding.cost_ms_per_step is not None else ""
         gain = words.gain(finding, report.verdict.step_ms)
         found.append(Card(anchor, finding, cost, gain, LEVELS.get(finding.confidence, 1)))
     return found
@@ -115,7 +139,7 @@ def cards(report: ClusterReport) -> list[Card]:
 
 def _build(report: ClusterReport) -> Variables | None:
     found = cards(report)
-    also = [f"{f.title} ({words.ms(f.cost_ms_per_step)})" for f in costs_nothing(report)]
+    also = [f"{f.title} ({amount(f.cost_ms_per_step or 0.0)})" for f in costs_nothing(report)]
     return {"cards": found, "also": also} if found or also else None
 
 

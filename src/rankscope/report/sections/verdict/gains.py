@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rankscope.causes.wording import with_error
 from rankscope.listing import some_ranks
 from rankscope.records.report import Action, ClusterReport
-from rankscope.report.common import plain_text
 from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Cell, Column, Row, Table, assemble, metric, numbers, text
 from rankscope.report.common.metrics import Metric
@@ -60,7 +60,7 @@ def actions(report: ClusterReport) -> Table:
                 text(action.text, _LONGEST),
                 text("all" if len(action.ranks) == every > 1 else some_ranks(action.ranks, 4), 48),
                 _saves(action),
-                *numbers([words.share_of_step(action.saves_ms, step)], 0),
+                _share(words.share_of_step(action.saves_ms, step)),
                 *numbers([action.step_then_ms if index > 1 else _left(action.saves_ms, step)], 1),
                 text(action.check or None, _LONGEST),
             ],
@@ -74,8 +74,13 @@ def actions(report: ClusterReport) -> Table:
 def _saves(action: Action) -> Cell:
     if action.saves_ms is None:
         return Cell(words.DASH, "", "No gain in time is claimed for this.")
-    shown = words.plus_minus(action.saves_ms, action.error_ms, "")
+    shown = with_error(action.saves_ms, action.error_ms).removesuffix(" ms")
     return Cell(f"at most {shown}" if action.kind == "bound" else shown, action.saves_ms)
+
+
+def _share(pct: float | None) -> Cell:
+    """Return a share in whole per cent; a smaller one is no zero."""
+    return Cell("<1", pct) if pct is not None and 0 < pct < 0.995 else numbers([pct], 0)[0]
 
 
 def _left(saves: float | None, step: float | None) -> float | None:
@@ -90,7 +95,7 @@ def gains(report: ClusterReport) -> Table:
     columns = [
         [text(words.scenario(name)) for name, _ in items],
         numbers([gain for _, gain in items]),
-        numbers(shares, 0),
+        [_share(share) for share in shares],
     ]
     heads = [Column("With"), metric(METRICS["what_if"]), metric(METRICS["what_if_pct"])]
     return Table("gains", heads, [Row(cells) for cells in assemble(columns)])
@@ -100,8 +105,7 @@ def _build(report: ClusterReport) -> Variables | None:
     todo, bounds = actions(report), gains(report)
     if not todo.rows and not bounds.rows:
         return None
-    first = plain_text.prose(report.actions[0].text, _LONGEST) if report.actions else ""
-    lead = f"First: {first}" if first else "Nothing that was measured is worth 1 % of a step."
+    lead = "" if todo.rows else "Nothing that was measured is worth 1 % of a step."
     return tables(lead, ("What to do", todo), ("Bounds: one assumption at a time, by replay", bounds))
 
 
