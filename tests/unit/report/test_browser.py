@@ -126,7 +126,7 @@ def test_bars_of_a_rank_and_of_a_step(gpu_straggler: ClusterReport, show: Callab
     browser = show(gpu_straggler)
     spoken = BARS + ".map((bar) => bar.querySelector('svg').getAttribute('aria-label'))"
     assert browser.run(spoken)[1] == (
-        "step 14: 112.0 ms: Compute 40.0 ms, Waiting and transfer 2.00 ms, Copies and rest 8.00 ms, Idle 62.0 ms"
+        "step 14: 112.0 ms: Compute 40.0 ms, Waiting and transfer 2.00 ms, Copies and rest 8.00 ms, Idle: host 62.0 ms"
     ), "the verdict's rank is chosen first; 112 = 40 + 2 + 62 + 8"
     assert len(browser.run(spoken)) == 6
     browser.run(
