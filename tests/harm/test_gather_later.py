@@ -62,9 +62,8 @@ def test_the_exit_code_is_known_where_the_store_hung(make):
     node.lives(0, world=1)
     node.spool.record(0, 3, 0).mkdir()  # which nobody can place, so that the spool stays
     node.end(exit_code=7)
-    node.run.node_result("x").parent.rename(node.run.path / "aside")  # as if it had not been written
-    node.run.manifest.unlink()
-    node.run.nodes.mkdir()
+    for path in (node.run.manifest, *node.run.nodes.glob("*.result.json")):  # as if they had not been written
+        path.unlink()
     assert gather_later(node.spool.path).left
     assert node.manifest.exit_code == 7
 

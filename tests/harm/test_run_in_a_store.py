@@ -143,7 +143,7 @@ def test_two_nodes_without_any_folder_in_common(make, store, texts, tmp_path, ke
     (window,) = manifest.windows
     assert [(r.rank, r.status) for r in window.records] == [(rank, "ok") for rank in range(RANKS)]
     assert verify(run.path).wrong == []
-    assert sorted(path.name for path in run.path.glob("audit*")) == ["audit.0.jsonl", "audit.1.jsonl"]
+    assert sorted(path.name for path in run.path.glob("audit*")) == ["audit.node_0.jsonl", "audit.node_1.jsonl"]
     report = (run.report / "report.json").read_text()
     assert from_json(ClusterReport, report).verdict.ranks == [LATE]
     assert "spool" not in report
