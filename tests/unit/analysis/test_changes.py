@@ -25,8 +25,10 @@ from rankscope.analysis.operators.precision import precision_of
 from rankscope.analysis.windows.analyse import WindowResult, analyse_window
 from rankscope.records.changes import Changes
 from rankscope.records.rows import RankSummary
+from rankscope.trace.files.load import load_traces
 from rankscope.trace.kineto.build import read_trace
 
+from .conftest import DATA
 from .test_operators import event
 from .worlds import MS, US, Fault, Item, Mesh, simulate
 
@@ -93,6 +95,8 @@ def test_products_that_no_aligned_one_shows_to_be_slow(tmp_path: Path, kernels: 
     [
         (BF16, "bf16"),
         ("cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_nn_align2", "bf16"),
+        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1", "bf16"),  # seen with odd sizes on an H200
+        ("nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_NNT", "bf16"),
         ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_64x3_nt", "fp16"),
         ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT", "fp16"),
         ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", "tf32"),
@@ -104,28 +108,40 @@ def test_the_precision_of_a_kernel(kernel: str, precision: str) -> None:
     assert precision_of(kernel) == precision
 
 
+def test_measured_gains_are_within_the_predicted_ranges() -> None:
+    """tests/data/knobs/README.md has the steps with the knobs turned: 12.86 and 17.03 ms less, of 46.22."""
+    windows = [analyse_window(load_traces([DATA / "knobs" / "plain_attention"], workers=1, cache=False).traces)]
+    product, attention = unaligned_product(windows), plain_attention(windows)
+    assert product is not None
+    assert (product.sizes, product.pad) == ("[8192, 768] x [768, 50257]", {50257: 50304})
+    assert product.low_ms < 12.86 < product.high_ms < 1.05 * 12.86
+    assert attention is not None
+    assert attention.low_ms < 17.03 < attention.high_ms < 1.05 * 17.03
+
+
 SCORES = "[2, 4, 128, 256]"
 ATTENTION: list[Kernel] = [
     ("aten::bmm", "[[8, 128, 64], [8, 64, 256]]", "gemm", 100.0),
     ("aten::add", f"[{SCORES}, [128, 256]]", "masked", 50.0),
     ("aten::_softmax", f"[{SCORES}]", "softmax", 100.0),
     ("aten::bmm", "[[8, 128, 256], [8, 256, 64]]", "gemm", 100.0),
+    ("aten::copy_", "[[2, 4, 128, 64], [2, 4, 128, 64]]", "copy", 30.0),
     ("aten::add", "[[8, 128, 64], [8, 128, 64]]", "residual", 70.0),
 ]
-"""Products of 2 x 8 x 128 x 64 x 256 = 33.6e6 operations, which a fused kernel makes in 0.2 us at most."""
+"""Products of 2 x 8 x 128 x 64 x 256 = 33.6e6 operations."""
 
 
 def test_attention_in_separate_kernels(tmp_path: Path) -> None:
-    """Five kernels, of which the last has nothing to do with scores. All others go in the best case, the mask stays in
-    the worst; the products take 33.6e6 x 7/6 / (0.25 x 989e3) = 158 ns each then."""
+    """Six kernels, of which the last has nothing to do with scores. All others go in the best case; in the worst the
+    copy of queries stays, and the products take 33.6e6 x 7/6 / (0.25 x 989e3) = 158 ns each."""
     found = plain_attention([alone(tmp_path, ATTENTION)])
     assert found is not None
     assert (found.kernels, found.ms, found.fallback) == (4.0, pytest.approx(0.35), False)
-    assert found.high_ms == pytest.approx(0.35, abs=2e-4)
-    assert found.low_ms == pytest.approx(0.3 - 2 * 158e-6, abs=2e-6)
+    assert found.high_ms == pytest.approx(0.38)
+    assert found.low_ms == pytest.approx(0.35 - 2 * 158e-6, abs=2e-6)
     unknown = plain_attention([alone(tmp_path, ATTENTION, device="Chip")])
     assert unknown is not None
-    assert (unknown.low_ms, unknown.high_ms) == (pytest.approx(0.1), pytest.approx(0.35))
+    assert (unknown.low_ms, unknown.high_ms) == (pytest.approx(0.15), pytest.approx(0.38))
 
 
 def test_a_softmax_without_products_of_its_scores_is_no_attention(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ FALLBACK = "aten::_scaled_dot_product_attention_math"
 AGAIN = 7 / 6
 """Products of a fused kernel over those of the separate ones: two in the forward and four in the backward, which
 computes the scores once more."""
-SLOW, FAST = 0.25, 0.7
-"""Shares of the device's peak that fused kernels reach, in a backward of short sequences and a forward of long ones.
-With a causal mask they also leave out half of the products."""
+SLOW = 0.25
+"""Share of the device's peak that fused kernels reach in a backward of short sequences, without a causal mask."""
+MOVES = ("aten::copy_", "aten::cat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class _Parts:
     """Softmax and products."""
     beside: NDArray[np.bool_]
     """Other kernels on scores: masks, scaling, dropout."""
+    moves: NDArray[np.bool_]
+    """Copies of queries, keys and values, or of their gradients, for these products."""
     flop: F64
     """Operations of each product's kernel, in 16 bits or 32 bits alike; 0 for other kernels."""
 
@@ -66,9 +68,8 @@ def plain_attention(windows: Sequence[WindowResult]) -> PlainAttention | None:
 
 
 def fused(window: WindowResult, work: F64, *, best: bool = True) -> F64:
-    """Return the work per edge with a fused kernel in place of these. The best case is a causal mask at the highest
-    rate, and nothing left of masks and scaling. The worst is a full mask at the lowest rate; where the peak is unknown,
-    products are then as slow as now."""
+    """Return the work per edge with a fused kernel in place of these. In the best case it takes no time, and needs no
+    copies; in the worst it makes all products at the lowest rate, or, where the peak is unknown, at the present one."""
     assert window.replay is not None
     saved: list[tuple[I64, F64, F64] | None] = []
     for column, view in enumerate(window.views):
@@ -78,11 +79,14 @@ def fused(window: WindowResult, work: F64, *, best: bool = True) -> F64:
         _, operators, place, length, whole = placed_kernels(view, window, column)
         parts = _parts(view, operators)
         peak = peak_of(view.trace.meta.device)
-        rate = peak.tflops * 1e3 * (FAST if best else SLOW) if peak is not None else np.inf  # operations per ns
-        needed = parts.flop * AGAIN * (0.5 if best else 1.0) / rate
-        if peak is None and not best:
+        gone = parts.core | parts.beside
+        needed = np.zeros(len(length))
+        if best:
+            gone |= parts.moves
+        elif peak is not None:
+            needed = parts.flop * AGAIN / (SLOW * peak.tflops * 1e3)  # operations per ns
+        else:
             needed = np.where(parts.flop > 0, length, 0.0)
-        gone = parts.core | parts.beside if best else parts.core
         saved.append((place, np.where(gone, length - needed, 0.0), whole))
     return with_shorter_kernels(window.replay, work, saved)
 
@@ -115,26 +119,32 @@ def _parts(view: RankView, operators: I64) -> _Parts:
         for shape in asked
         if len(set().union(*(_roles(shapes, operator, {shape}) for operator, shapes in products))) > 1
     }
-    core, beside, work = (np.zeros(len(named)) for _ in range(3))
+    sizes = {
+        side for operator, shapes in products if _roles(shapes, operator, scores) for side in _sides(shapes, operator)
+    }
+    core, beside, moves, work = (np.zeros(len(named)) for _ in range(4))
     for number, (operator, shapes) in enumerate(named):
+        size = _scores(shapes)
         if operator in SOFTMAX:
-            core[number] = _scores(shapes) in scores
+            core[number] = size in scores
         elif operator in PRODUCTS:
             core[number] = bool(_roles(shapes, operator, scores))
             work[number] = (flop(operator, shapes) or 0) * core[number]
         else:
-            beside[number] = _scores(shapes) in scores
-    return _Parts(core[which] > 0, beside[which] > 0, work[which] if len(which) else np.zeros(0))
+            beside[number] = size in scores
+            moves[number] = operator in MOVES and size in sizes
+    return _Parts(core[which] > 0, beside[which] > 0, moves[which] > 0, work[which])
 
 
 def _scores(shapes: str) -> tuple[int, int, int] | None:
-    """Return batch times heads, and both lengths, of the first input if it can be attention's scores; else None.
+    """Return the sizes of the first input as batch times heads, rows and columns if it can be attention's scores.
 
     It has the dimensions batch, head, position, position, or the first two as one. So may have a softmax over experts,
     which is no result and factor of batched products.
     """
     try:
-        sizes = [int(size) for size in json.loads(shapes)[0]]
+        first = json.loads(shapes)[0]
+        sizes = [int(size) for size in (first[0] if isinstance(first[0], list) else first)]  # of a list of tensors
     except (ValueError, TypeError, IndexError):
         return None
     if len(sizes) not in (3, 4) or min(sizes, default=0) < 1 or sizes[-1] < 2:
@@ -151,3 +161,12 @@ def _roles(shapes: str, operator: str, scores: set[tuple[int, int, int]]) -> set
     sides = {side for heads, q, k in scores if heads == batch for side in ((q, k), (k, q))}
     found = {"factor"} if {tuple(left), tuple(right)} & sides else set()
     return found | ({"result"} if (left[0], right[1]) in sides else set())
+
+
+def _sides(shapes: str, operator: str) -> list[tuple[int, int, int]]:
+    """Return the sizes of both factors of a batched product and of its result."""
+    sizes = factors(operator, shapes)
+    if sizes is None:
+        return []
+    (batch, rows, middle), (_, _, columns) = sizes
+    return [(batch, rows, middle), (batch, middle, columns), (batch, rows, columns)]

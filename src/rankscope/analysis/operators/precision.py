@@ -7,12 +7,13 @@ import re
 __all__ = ["precision_of"]
 
 _NAMES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("fp8", re.compile(r"e4m3|e5m2|fp8|^nvjet_(q|o)", re.I)),
-    ("tf32", re.compile(r"tf32|s1688", re.I)),
-    ("bf16", re.compile(r"bf16|^nvjet_t", re.I)),
-    ("fp16", re.compile(r"h16816|h884|h1688|fp16|(^|_)f16|^nvjet_h", re.I)),
+    ("fp8", re.compile(r"e4m3|e5m2|fp8|^nvjet_(sm\d+_)?[qo]", re.I)),
+    ("bf16", re.compile(r"bf16|^nvjet_(sm\d+_)?t", re.I)),
+    ("fp16", re.compile(r"h16816|h884|h1688|fp16|(^|_)f16|^nvjet_(sm\d+_)?h", re.I)),
+    ("tf32", re.compile(r"tf32|s1688|^nvjet_(sm\d+_)?s", re.I)),
 )
-"""The first that matches is used: kernels for fp8 also name the type of their result."""
+"""The first that matches is used. Kernels for fp8 also name the type of their result, and s1688 is an instruction for
+numbers of 16 bits as well."""
 
 
 def precision_of(kernel: str) -> str:
