@@ -1,25 +1,31 @@
 """Why is a distributed PyTorch job slow, which rank does it, and what would fixing it gain?
 
 Importing has no side effects and needs only the standard library. A training script may call :func:`step` if its steps
-cannot be detected from outside, and :func:`attach` if it cannot be started by a command of rankscope. A notebook calls
-:func:`analyze`, :func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else is
-done by the command ``rankscope``.
+cannot be detected from outside, :func:`attach` if it cannot be started by a command of rankscope, and :func:`region`,
+:func:`mark`, :func:`describe` and :func:`capture` to tell the report more. A notebook calls :func:`analyze`,
+:func:`load` and :func:`read_report`, which are loaded when they are first used. Everything else is done by the command
+``rankscope``.
 """
 
 from __future__ import annotations
 
 import sys
 
+from rankscope.in_job import active, capture, describe, mark, region
+
 TYPE_CHECKING = False  # every rank imports this module, and typing takes longer to import than it
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
+    from rankscope import errors
     from rankscope.agent.attach import Attached
     from rankscope.api import (
         Diff,
+        Estimate,
         Report,
+        Traces,
         analyze,
         check,
         diff,
@@ -32,19 +38,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Diff",
+    "Estimate",
     "Report",
+    "Traces",
     "__version__",
+    "active",
     "analyze",
     "attach",
+    "capture",
     "check",
+    "describe",
     "diff",
+    "errors",
     "latest",
     "load",
     "load_traces",
+    "mark",
     "read_manifest",
     "read_report",
     "read_sweep",
+    "region",
     "step",
+    "trace_handler",
 ]
 
 __version__ = "0.1.0"
@@ -69,7 +84,8 @@ def latest() -> dict[str, float] | None:
     ``rankscope/slowest_rank``, the number of that rank; ``rankscope/input_pct``, the largest share of time in a data
     loader, %; ``rankscope/named_ranks``, the number of ranks that the step logs name as slow; ``rankscope/step``, the
     step of the rank that is furthest behind; where it is known, ``rankscope/wait_pct``, the largest share of time
-    that a rank waits in collectives, %.
+    that a rank waits in collectives, %, and, after :func:`describe`, ``rankscope/tokens_per_s`` and
+    ``rankscope/samples_per_s``.
 
     Returns:
         The numbers, updated every two seconds; None in a process that is not recorded, and before the first update.
@@ -102,9 +118,43 @@ def attach(
     return attach_here(run_dir, schedule, settings)
 
 
+def trace_handler(folder: Path | str) -> Callable[[Any], None]:
+    """Write the traces of the script's own profiler so that ``rankscope analyze FOLDER`` reads them as they are.
+
+    ``torch.profiler.profile(schedule=..., on_trace_ready=rankscope.trace_handler("traces"))``, on every rank. For jobs
+    that profile themselves; under ``rankscope run`` it is not needed.
+
+    The files are named by rank and step (``rank_3_step_20.pt.trace.json.gz``), contain rank, world size and host, are
+    compressed at level 1, which takes an eighth of the time of PyTorch's own level 9, and appear when they are
+    complete. Call ``profiler.step()`` in each step, because the report needs the marks of steps.
+
+    Args:
+        folder: is created if it does not exist; the same for all ranks.
+
+    Returns:
+        The function that the profiler calls with each of its recordings. It raises nothing: if the trace cannot be
+        written, it warns, and the job continues.
+
+    Raises:
+        TypeError: ``folder`` is no path.
+    """
+    from rankscope.own_profiles import writer_of
+
+    return writer_of(folder)
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module("rankscope.api"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module("rankscope.errors") if name == "errors" else getattr(import_module("rankscope.api"), name)
+    near = ""
+    if not name.startswith("_"):  # such names are asked for by tools, not by people
+        from difflib import get_close_matches
+
+        near = "".join(f"; did you mean {match!r}?" for match in get_close_matches(name, __all__, 1))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -22,6 +22,7 @@ from rankscope.compare.sources import open_side
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.report import read
+from rankscope.report.common.estimate import Estimate
 from rankscope.report.notebook import Ask, Report
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
@@ -29,19 +30,21 @@ from rankscope.sweeps.folder import SweepDir
 from rankscope.sweeps.result import result_of
 from rankscope.sweeps.show.notebook import Sweep
 from rankscope.trace.files import load as files
-from rankscope.trace.files.load import LoadResult
-from rankscope.trace.files.parquet import events_table
+from rankscope.trace.files.load import LoadResult, Progress
+from rankscope.traces import Traces
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
     "Diff",
+    "Estimate",
     "Failure",
     "LoadResult",
     "Report",
     "RunManifest",
     "Sweep",
+    "Traces",
     "analyze",
     "check",
     "diff",
@@ -54,34 +57,50 @@ __all__ = [
 
 
 def load_traces(
-    paths: Sequence[Path | str],
+    paths: Path | str | Sequence[Path | str],
     *,
     ranks: Mapping[Path | str, int] | None = None,
     workers: int | None = None,
     cache: bool | Path = True,
-) -> LoadResult:
+    progress: Progress | None = None,
+) -> Traces:
     """Find and read the traces of a job.
 
-    No error is raised for a file that cannot be used; the result lists it with the reason.
+    No error is raised for a file that cannot be used; the result lists it with the reason in ``sources``.
 
     Args:
-        paths: run directories, folders of Kineto traces, or trace files.
+        paths: a run directory, a folder of Kineto traces or a trace file, or several.
         ranks: ranks of files whose content does not state it.
         workers: number of processes that read, including this one. None chooses by size and number of CPUs.
         cache: whether the columns of each trace are stored as Parquet: next to a trace of a run directory, for other
             traces in the user's cache folder, or in a folder given here. False neither reads nor writes them.
+        progress: called with bytes read, bytes in total, and the file just read; nothing is printed.
+
+    Raises:
+        rankscope.errors.NoFileError: a path does not exist.
+        rankscope.errors.ConfigError: ``ranks`` names a file that is not one of the traces.
     """
     given = {Path(path): rank for path, rank in (ranks or {}).items()}
-    return files.load_traces([Path(path) for path in paths], ranks=given, workers=workers, cache=cache)
+    places = [Path(path) for path in _listed(paths)]
+    loaded = files.load_traces(places, ranks=given, workers=workers, cache=cache, progress=progress)
+    return Traces(loaded, _manifest_of(places))
+
+
+def _manifest_of(places: Sequence[Path]) -> RunManifest | None:
+    if len(places) == 1 and RunDir(places[0]).manifest.is_file():
+        return read_manifest(places[0])
+    return None
 
 
 def analyze(
-    source: LoadResult | Path | str | Sequence[Path | str],
+    source: Traces | LoadResult | Path | str | Sequence[Path | str],
     manifest: RunManifest | None = None,
     *,
     ranks: Mapping[Path | str, int] | None = None,
     hta: bool | Literal["all"] = True,
+    workers: int | None = None,
     cache: bool | Path = True,
+    progress: Progress | None = None,
 ) -> Report:
     """Compare the ranks of a job and diagnose it.
 
@@ -92,22 +111,24 @@ def analyze(
         ranks: ranks of files whose content does not state it.
         hta: whether the report includes the numbers of HolisticTraceAnalysis. Above 64 ranks they are computed for the
             slow ranks and one other, unless it is ``all``.
-        cache: as for :func:`load_traces`.
+        workers: as for :func:`load_traces`, as the next two.
+        cache: likewise.
+        progress: likewise.
 
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
         rankscope.errors.ForeignFileError: the run directory's ``run.json`` cannot be read, or is no manifest.
     """
-    if isinstance(source, LoadResult):
-        return Report(pipeline.analyze(source, manifest, hta=hta), _replays(lambda: source, manifest))
-    paths = _listed(source)
-    if manifest is None and len(paths) == 1 and RunDir(Path(paths[0])).manifest.is_file():
-        manifest = read_manifest(paths[0])
+    if isinstance(source, (Traces, LoadResult)):
+        kept = source.loaded if isinstance(source, Traces) else source
+        return Report(pipeline.analyze(kept, manifest, hta=hta), _replays(lambda: kept, manifest))
+    paths = [Path(path) for path in _listed(source)]
+    manifest = manifest or _manifest_of(paths)
 
-    def loaded() -> LoadResult:
-        return load_traces(paths, ranks=ranks, cache=cache)
+    def loaded(progress: Progress | None = None) -> LoadResult:
+        return load_traces(paths, ranks=ranks, workers=workers, cache=cache, progress=progress).loaded
 
-    return Report(pipeline.analyze(loaded(), manifest, hta=hta), _replays(loaded, manifest))
+    return Report(pipeline.analyze(loaded(progress), manifest, hta=hta), _replays(loaded, manifest))
 
 
 def _replays(loaded: Callable[[], LoadResult], manifest: RunManifest | None) -> Ask:
@@ -133,30 +154,30 @@ def load(
     source: Path | str | Sequence[Path | str],
     *,
     ranks: Mapping[Path | str, int] | None = None,
+    workers: int | None = None,
     cache: bool | Path = True,
+    aligned: bool = False,
 ) -> pa.Table:
     """Return all events of all ranks as one Arrow table, for ``.to_pandas()``, ``polars.from_arrow`` or DuckDB.
+
+    :func:`load_traces` has the other tables: steps, matched collectives, one row per trace.
 
     Args:
         source: a run directory, a folder or trace files.
         ranks: ranks of files whose content does not state it.
-        cache: as for :func:`load_traces`.
+        workers: as for :func:`load_traces`.
+        cache: likewise.
+        aligned: whether ``start`` is on the common clock of the ranks, which takes a comparison of them, and not on
+            each rank's own clock.
 
     Returns:
-        Table with ``attempt``, ``window``, ``rank`` and the columns of docs/parquet.md. Times are nanoseconds on each
-        rank's own clock.
+        Table with ``attempt``, ``window``, ``rank`` and the columns of docs/parquet.md. Times are nanoseconds.
 
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
     """
-    paths = _listed(source)
-    loaded = load_traces(paths, ranks=ranks, cache=cache)
-    if not loaded.traces:
-        reasons = "; ".join(f"{file.path}: {file.reason}" for file in loaded.sources[:3])
-        raise AnalysisError(
-            f"no trace in {', '.join(map(str, paths))} can be used" + (f" ({reasons})" if reasons else "")
-        )
-    return events_table(loaded.traces)
+    traces = load_traces(source, ranks=ranks, workers=workers, cache=cache)
+    return traces.aligned() if aligned else traces.events
 
 
 def diff(

@@ -39,7 +39,15 @@ def test_repeated_windows_are_kept_apart(run):
     done = run("train.py", steps="skip_first=3 warmup=1 active=2 repeat=2", report=True)
     assert steps_in(done.run.trace(0, 0, 1)) == [5, 6]
     assert steps_in(done.run.trace(0, 1, 1)) == [9, 10]
-    assert done.report.ranks[0].steps == 4
+    report = done.report
+    assert report.ranks[0].steps == 4
+    # AND the regions of the script are rows: once in each step of both ranks, one inside the other
+    regions = {row.region: row for row in report.regions}
+    assert {name: (row.ranks, row.calls_per_step) for name, row in regions.items()} == dict.fromkeys(
+        ("loss", "model"), (2, 1.0)
+    )
+    assert regions["loss"].host_ms > regions["model"].host_ms > 0
+    assert report.throughput.tokens_per_s == pytest.approx(16e3 / report.verdict.step_ms)
 
 
 def test_data_loader_workers_are_not_profiled(run):

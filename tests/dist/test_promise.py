@@ -29,6 +29,10 @@ def test_same_loss_to_the_last_bit(run, torchrun):
     ours, theirs = run("train.py"), torchrun("train.py")
     assert (ours.code, loss(ours.stdout)) == (0, loss(theirs.stdout))
     assert [r.status for r in ours.records()] == ["ok", "ok"]
+    # AND what the script said of itself is in run.json: twice the same on both ranks
+    marks = [(mark.step, mark.name, mark.rank, mark.ranks, mark.values) for mark in ours.manifest.marks]
+    assert marks == [(1, "checkpoint", 0, 2, {"gib": 0.5}), (8, "checkpoint", 0, 2, {"gib": 4.0})]
+    assert [life.described for life in ours.manifest.lives] == [{"tokens": 16.0}] * 2
 
 
 def mirrored(stdout: str) -> list[dict[str, Any]]:

@@ -64,7 +64,7 @@ def test_two_nodes_answer_one_request(start, finish, tmp_path):
     words = [
         *("--nnodes", 2, "--nproc-per-node", 1, "--rdzv-id", "job7", "--rdzv-backend", "c10d"),
         *("--rdzv-endpoint", f"localhost:{free_port()}", "-S", f"run.dir={run.path}", *NEVER),
-        *(JOBS / "steady.py", "--until", stop),
+        *(JOBS / "steady.py", "--until", stop, "--capture-when", tmp_path / "spike"),
     ]
     nodes = [start([*RANKSCOPE, *words]) for _ in range(2)]
     for node in nodes:
@@ -74,8 +74,17 @@ def test_two_nodes_answer_one_request(start, finish, tmp_path):
     assert (asked.returncode, "2 of 2 ranks" in out) == (0, True), (out, err)
     first, last = same_steps(run, 0)
     assert last - first == 1
+    # AND the script of the rank on the other node asks for one itself
+    (tmp_path / "spike").touch()
+    for rank in range(2):
+        wait_for(run.window(0, 1) / f"rank_{rank:05d}.json", nodes[0])
+    first, last = same_steps(run, 1)
+    assert last - first == 2
     stop.touch()
-    assert [finish(node).code for node in nodes] == [0, 0]
+    done = [finish(node) for node in nodes]
+    assert [node.code for node in done] == [0, 0]
+    assert [record.origin for record in done[0].records(window=1)] == ["script", "script"]
+    assert any("asked for by rankscope.capture" in note and "(loss spike)" in note for note in done[0].manifest.notes)
 
 
 def test_only_chosen_ranks_record_and_no_rank_is_missing(run):

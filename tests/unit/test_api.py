@@ -157,4 +157,5 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
 def test_the_documentation_names_all_of_it() -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`rankscope\.(\w+)\(", text))
-    assert named == set(rankscope.__all__) - {"__version__"}
+    assert named == set(rankscope.__all__) - {"__version__", "errors"}
+    assert dir(rankscope) == sorted(rankscope.__all__)

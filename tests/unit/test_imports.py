@@ -19,6 +19,7 @@ ALL = sorted(m.name for m in pkgutil.walk_packages(rankscope.__path__, "rankscop
 PACKAGES = ("records", "rundir", "causes")
 GROUND = (
     *("rankscope.errors", "rankscope.config", "rankscope.plugins", "rankscope.own_process", "rankscope.limits"),
+    "rankscope.in_job",
     *("rankscope.capture_backends", "rankscope.statistics", "rankscope.statistics.step_time"),
     *(name for name in ALL if name.split(".")[1:2] and name.split(".")[1] in PACKAGES),
 )
@@ -126,7 +127,7 @@ def test_a_rank_imports_next_to_nothing_before_torch() -> None:
     assert ours == {
         *("rankscope.agent", "rankscope.agent.bootstrap", "rankscope.agent.process"),
         *("rankscope.agent.process.exec_again", "rankscope.agent.process.guard"),
-        *("rankscope.agent.process.import_hooks", "rankscope.rank_identity"),
+        *("rankscope.agent.process.import_hooks", "rankscope.rank_identity", "rankscope.in_job"),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rankscope.records.codec import from_json
@@ -10,11 +11,12 @@ from rankscope.records.running.live import NodeLive
 __all__ = ["latest_numbers"]
 
 
-def latest_numbers(path: Path) -> dict[str, float] | None:
+def latest_numbers(path: Path, described: Mapping[str, float] | None = None) -> dict[str, float] | None:
     """See :func:`rankscope.latest`.
 
     Args:
         path: the node's status file, on its local disk.
+        described: what a step of the job processes, as the script has said.
     """
     try:
         live = from_json(NodeLive, path.read_bytes())
@@ -35,4 +37,6 @@ def latest_numbers(path: Path) -> dict[str, float] | None:
     known = [rank.wait_pct for rank in timed if rank.wait_pct is not None]
     if known:
         found["wait_pct"] = max(known)
+    for name in {"tokens", "samples"} & (described or {}).keys():
+        found[f"{name}_per_s"] = 1e3 * (described or {})[name] / found["step_ms"]
     return {f"rankscope/{name}": float(value) for name, value in found.items()}

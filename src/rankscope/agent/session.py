@@ -27,6 +27,7 @@ from rankscope.agent.process.guard import guarded, keep_message, kept_messages
 from rankscope.agent.process.safe_point import after_backward, in_backward
 from rankscope.agent.process.skip_destructors import skip_destructors
 from rankscope.agent.process.training_thread import TrainingThread
+from rankscope.agent.script_calls import ScriptCalls
 from rankscope.agent.signals.table import all_signals
 from rankscope.agent.startup_stages import StartupStages
 from rankscope.agent.steps.counter import StepCounter
@@ -59,7 +60,7 @@ def user_step() -> None:
 
 def latest() -> dict[str, float] | None:
     """Return the key numbers of the job; called by ``rankscope.latest()`` in a profiled rank."""
-    return latest_numbers(_session.spool.live) if _session is not None else None
+    return latest_numbers(_session.spool.live, _session.script.described) if _session is not None else None
 
 
 class Session:
@@ -88,6 +89,7 @@ class Session:
         )
         self._listener: Listener | None = None
         self._trackers: TrackerLog | None = None
+        self.script = ScriptCalls(lambda: self.counter.completed, self._script_spoke)
         self._in_group = False
         self._changes = 0
         self._due = False
@@ -117,6 +119,7 @@ class Session:
         if session._member.process is not None and spec.hang_after_s > 0:
             StartupStages(session.spool.stage(session.process.attempt, session.process.rank), session._listen).watch()
         session._windows.install()
+        session.script.install()
         os.register_at_fork(after_in_child=guarded(_forked))
         before_exec(session.replaced)
 
@@ -193,7 +196,7 @@ class Session:
             _disarm()
             return False
         process = self.process
-        self._notices = Notices(self.spool, process.attempt)
+        self._notices = self.script.notices = Notices(self.spool, process.attempt)
         carrier = choose_carrier(
             Post(self.spec.run_id, process.attempt, process.rank, self._notices, self._environ),
             several_nodes=self._member.several_nodes, carries=process.rank == 0 or self._member.is_first_of_node,
@@ -316,6 +319,11 @@ class Session:
             self.leave("the process replaced itself by another program")
         self._member.release()
 
+    def _script_spoke(self) -> None:
+        """Store what the script said. From another thread, it is stored when this record is next written."""
+        if _session is self and self._times.begun and self._thread.is_this():
+            self._write_process_record()
+
     def _write_process_record(self) -> None:
         if self._member.process is None:
             return
@@ -324,6 +332,7 @@ class Session:
         self.process.steps_counted, self.process.step_source = self.counter.completed, self.counter.source
         self.process.step_trust = self.counter.trust
         self.process.notes = kept_messages()
+        self.process.marks, self.process.described = list(self.script.marks), dict(self.script.described)
         device = device_in_use()
         self.process.device, self.process.device_uuid = device_name(device), device_uuid(device)
         window = self._windows.current
@@ -357,4 +366,6 @@ def _forked() -> None:
 def _disarm() -> None:
     """Note that this process does not train (any more): a forked child, or a further process of a rank."""
     global _session  # noqa: PLW0603 - see Session.begin
+    if _session is not None:
+        _session.script.leave()
     _session = None

@@ -16,6 +16,7 @@ from rankscope.analysis.tables.base import Material
 from rankscope.analysis.tables.profiling_overhead import add_profiling_overhead
 from rankscope.analysis.tables.run_info import run_info
 from rankscope.analysis.tables.table import TABLES
+from rankscope.analysis.tables.throughput import throughput
 from rankscope.analysis.tables.unknown_kernels import unknown_kernels
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import WindowResult
@@ -103,6 +104,8 @@ def analyze_windows(
         with guarded(table.field, failed):
             setattr(report, table.field, table.rows(material))
     diagnose(report, windows, manifest, failed)
+    with guarded("throughput", failed):
+        report.throughput = throughput(report, manifest)
     if hta and traces:
         with guarded("hta", failed):
             _add_hta(report, traces if hta == "all" else chosen(report, traces), progress)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankscope.limits import absent_ranks
 from rankscope.listing import named_ranks
+from rankscope.records.from_script import RunMark
 from rankscope.records.manifest import FileSum, RunManifest, WindowRanks
 from rankscope.records.rank import RankRecord
 from rankscope.records.spec import ScheduleSpec
@@ -88,9 +89,27 @@ def build_manifest(
         attempts=max((record.attempt for record in everyone), default=-1) + 1,
         exit_code=_exit_code(results),
         windows=windows,
-        lives=processes,
+        lives=[replace(process, marks=[]) for process in processes],
         notes=remarks,
+        marks=_marks(processes),
     )
+
+
+def _marks(processes: Sequence[RankRecord]) -> list[RunMark]:
+    """Join the marks of ranks, which usually are the same on all of them. ``processes``: in order of rank."""
+    found: dict[tuple[int, int, str, int], RunMark] = {}
+    for process in processes:
+        seen: Counter[tuple[int, str]] = Counter()  # a script may make the same mark twice in a step
+        for mark in process.marks:
+            seen[mark.step, mark.name] += 1
+            key = (process.attempt, mark.step, mark.name, seen[mark.step, mark.name])
+            if key in found:
+                found[key].ranks += 1
+            else:
+                found[key] = RunMark(
+                    attempt=process.attempt, step=mark.step, name=mark.name, rank=process.rank, values=mark.values
+                )
+    return sorted(found.values(), key=lambda mark: (mark.attempt, mark.step))
 
 
 def _exit_code(results: Sequence[NodeResult]) -> int | None:

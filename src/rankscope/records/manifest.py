@@ -7,6 +7,7 @@ from typing import Any
 
 from rankscope.limits import Attempt, Count, WindowNumber, WorldSize
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.from_script import RunMark
 from rankscope.records.rank import RankRecord
 from rankscope.records.running.hang import HangVerdict
 
@@ -50,6 +51,8 @@ class RunManifest:
     lives: list[RankRecord]
     """Per attempt and rank: steps counted and how it ended (records whose ``window`` is None)."""
     notes: list[str] = field(default_factory=list)
+    marks: list[RunMark] = field(default_factory=list)
+    """In order of attempt and step."""
     hang: HangVerdict | None = None
     """Why the job made no progress, the last time that it did not."""
     files: dict[str, FileSum] = field(default_factory=dict)

@@ -8,6 +8,8 @@ from typing import Literal
 from rankscope.limits import Attempt, Count, FileName, LocalRank, Rank, Step, WindowNumber, WorldSize
 
 __all__ = [
+    "MARK",
+    "MAX_MARKS",
     "NOT_PLACED",
     "OWN_STEP_MARK",
     "ClockSample",
@@ -16,6 +18,7 @@ __all__ = [
     "HostSample",
     "RankRecord",
     "RankStatus",
+    "ScriptMark",
     "StepTimes",
     "ThreadKind",
     "ThreadTimes",
@@ -26,6 +29,11 @@ NOT_PLACED = "recorded, but not placed in the run directory"
 """Begin of the reason of a record whose files are still on the node."""
 OWN_STEP_MARK = "rankscope.step#"
 """Prefix of the name of a range that the agent writes around each recorded step, inside ``ProfilerStep#N``."""
+
+MARK = "rankscope.mark: "
+"""Prefix of the name of the range that a mark of the script is in a recorded window."""
+MAX_MARKS = 100
+"""Marks of a rank that are kept, so that a mark in every step fills no record."""
 
 RankStatus = Literal["ok", "partial", "missing", "corrupt", "skipped"]
 """``skipped``: the rank was not among those that were to record (``capture.ranks``)."""
@@ -148,6 +156,17 @@ class StepTimes:
 
 
 @dataclass(kw_only=True)
+class ScriptMark:
+    """What happened in a step, as the script said (:func:`rankscope.mark`)."""
+
+    step: Step
+    time_ns: Count
+    """On CLOCK_REALTIME of the host."""
+    name: str
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
 class RankRecord:
     """What one rank reports on one window, or, if ``window`` is None, on its whole process."""
 
@@ -209,3 +228,9 @@ class RankRecord:
     """Samples of its host, likewise."""
     threads: list[ThreadTimes] = field(default_factory=list)
     """Threads of this process in the recorded steps, the training thread first; empty if the kernel does not count."""
+    marks: list[ScriptMark] = field(default_factory=list)
+    """In the record of a process: marks of the script, the first :data:`MAX_MARKS`. In ``run.json`` they are in
+    :attr:`RunManifest.marks`."""
+    described: dict[str, float] = field(default_factory=dict)
+    """In the record of a process: what a step of the whole job processes, as the script said
+    (:func:`rankscope.describe`): ``tokens``, ``samples``, ``model_flop``."""

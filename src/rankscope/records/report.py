@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from rankscope.limits import Rank, WorldSize
 from rankscope.records.codec import SCHEMA_VERSION
+from rankscope.records.from_script import RegionRow, RunMark, Throughput
 from rankscope.records.rows import (
     CriticalPath,
     Efficiency,
@@ -212,6 +213,12 @@ class ClusterReport:
     modules: list[ModuleRow] = field(default_factory=list)
     kernels: list[KernelRow] = field(default_factory=list)
     queues: list[LaunchQueue] = field(default_factory=list)
+    regions: list[RegionRow] = field(default_factory=list)
+    """Parts of the step that the script named, the longest on the host first."""
+    marks: list[RunMark] = field(default_factory=list)
+    """What the script marked in the whole run, in order of attempt and step."""
+    throughput: Throughput | None = None
+    """None if the script did not state what a step processes."""
     sources: list[SourceFile] = field(default_factory=list)
     health: list[HealthRow] = field(default_factory=list)
     memory: list[MemoryRow] = field(default_factory=list)

@@ -66,8 +66,8 @@ class Window:
     first: Step
     last: Step
     origin: str = "plan"
-    """``plan``, ``slow_step``, ``pattern`` (steps that the step logs show to be slow), or the name of the request that
-    it answers."""
+    """``plan``, ``slow_step``, ``pattern`` (steps that the step logs show to be slow), ``script``
+    (:func:`rankscope.capture`), or the name of the request that it answers."""
     backend: str = "inline"
     """The backend that records it: a name of :mod:`rankscope.capture_backends`."""
     backend_reason: str | None = None
@@ -86,7 +86,7 @@ class Window:
 
 @dataclass(kw_only=True)
 class CaptureRequest:
-    """What ``rankscope capture`` requests from a running job."""
+    """What ``rankscope capture`` requests from a running job, or the script itself."""
 
     name: str
     steps: WindowSteps
@@ -95,6 +95,8 @@ class CaptureRequest:
     at: Step = 0
     """The step to be recorded; with ``every``, that step or a later one of the series. 0: as soon as possible."""
     every: Step = 0
+    reason: str = ""
+    """Why the script requests it, for the report; ``at`` is then the step in which it did."""
 
 
 DETAILS = ("shapes", "stacks", "memory")

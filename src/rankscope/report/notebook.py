@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import statistics
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,10 @@ from rankscope.records.record_view import RecordView
 from rankscope.records.report import ClusterReport
 from rankscope.report import FORMATS, WRITERS, write_report
 from rankscope.report.common import wording as words
+from rankscope.report.common.estimate import Estimate
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
+from rankscope.report.formats import markdown
 from rankscope.report.plots import COLOURS, Plots
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ __all__ = ["TABLES", "Report", "WhatIf"]
 
 TABLES = (
     *("ranks", "idle", "steps", "groups", "modules", "kernels", "queues", "findings", "actions", "health", "memory"),
-    "sources",
+    *("sources", "regions", "marks"),
 )
 """Tables of a report: fields of :class:`ClusterReport` that hold one record per row."""
 _BY_RANK = ("ranks", "idle")
@@ -44,6 +47,14 @@ class WhatIf:
     """The report's step minus the gain; None if its step is unknown."""
     by_step_ms: list[float]
     """Gain of each recorded step."""
+
+    @property
+    def saves(self) -> Estimate:
+        """The gain with twice its standard error, by the scatter of the steps; the error of the replay itself is in the
+        report's section on its reliability."""
+        count = len(self.by_step_ms)
+        error = 2 * statistics.stdev(self.by_step_ms) / math.sqrt(count) if count > 1 else None
+        return Estimate(self.saves_ms, error)
 
 
 Ask = Callable[[Sequence[int], float, float, Mapping[str, float]], list[float]]
@@ -124,6 +135,13 @@ class Report(RecordView):
         return WhatIfs(self.record, self._ask)
 
     @property
+    def saves(self) -> Estimate | None:
+        """What the job's step would shrink by without the verdict's cause, ms; None if no cost is stated."""
+        verdict = self.record.verdict
+        cost = verdict.cost_ms_per_step
+        return None if cost is None else Estimate(cost, verdict.cost_error_ms)
+
+    @property
     def plot(self) -> Plots:
         """Figures of Plotly: ``report.plot.breakdown()``, ``.steps()``, ``.map()``, ``.gains()``, ``.efficiency()``,
         ``.roofline()``, ``.step()``, ``.memory()``."""
@@ -181,9 +199,14 @@ class Report(RecordView):
         plain: dict[str, Any] = json.loads(WRITERS["json"](self.record))
         return plain
 
-    def to_markdown(self) -> str:
-        """Return Markdown for a pull request or a chat, short enough for a comment."""
-        return WRITERS["markdown"](self.record)
+    def to_markdown(self, limit: int = markdown.MAX_CHARACTERS) -> str:
+        """Return Markdown for a pull request or a chat.
+
+        Args:
+            limit: the most characters. The verdict comes first, then the ranks and findings that fit; a note says that
+                the rest is missing. By default as many as a comment on GitHub may have.
+        """
+        return markdown.render(self.record, limit)
 
     def to_html(self) -> str:
         """Return the whole page."""
@@ -208,7 +231,7 @@ class Report(RecordView):
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Return text, Markdown, and HTML without script or requests, for Jupyter."""
-        return {"text/plain": repr(self), "text/markdown": self.to_markdown(), "text/html": self._repr_html_()}
+        return {"text/plain": repr(self), "text/markdown": self.to_markdown(4000), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
         """Return the verdict and the ranks, in one ``<div>`` that uses the colours of its page."""

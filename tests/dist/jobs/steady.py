@@ -12,11 +12,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import rankscope
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--until", type=Path, required=True)
 parser.add_argument("--step-ms", type=float, default=10.0)
 parser.add_argument("--slow-rank", type=int, default=-1)
 parser.add_argument("--fork", action="store_true", help="fork a child that ends normally, before anything else")
+parser.add_argument("--capture-when", type=Path, help="the last rank asks for a recording when this file is there")
 parser.add_argument("--profile-while", metavar="PATTERN", help="use torch.profiler when such a file is in the spool")
 parser.add_argument("--profile-s", type=float, default=0.0, help="for so long at least")
 parser.add_argument("--end-while", metavar="PATTERN", help="end, with code 5, when such a file is in the spool")
@@ -37,6 +40,7 @@ model = DistributedDataParallel(nn.Linear(64, 64))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 deadline = time.monotonic() + 400  # for a test that has ended without it
 profiles, profiled = False, False
+asks = args.capture_when is not None and rank == dist.get_world_size() - 1
 
 
 def there(pattern):
@@ -58,6 +62,8 @@ for _ in range(1_000_000):
         print(f"rank {rank}: own profiler saw {len(own.events())} events", flush=True)
     optimizer.step()
     optimizer.zero_grad()
+    if asks and args.capture_when.exists():
+        asks = not rankscope.capture(steps=3, reason="loss spike")
     # Together: what one rank has seen the other may look for in vain, a step and a gathered file later.
     over = args.until.exists() or time.monotonic() > deadline
     seen = torch.tensor([float(f) for f in (over, there(args.end_while), there(args.profile_while))])

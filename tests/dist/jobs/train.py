@@ -13,6 +13,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+import rankscope  # which does nothing in a process that is not recorded
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=24)
 parser.add_argument("--fsdp", action="store_true")
@@ -60,11 +62,23 @@ else:
     model = DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 profiler = None
+
+
+@rankscope.region("loss")
+def loss_of(model, batch):
+    with rankscope.region("model"):
+        out = model(batch)
+    return out.pow(2).mean()
+
+
+rankscope.describe(tokens=8 * world_size)
 for step, batch in enumerate(DataLoader(Batches(), batch_size=8, num_workers=args.workers)):
     if step == args.own_profiler_at:
         profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
         profiler.start()
-    loss = model(batch).pow(2).mean()
+    loss = loss_of(model, batch)
+    if step in (1, 8):
+        rankscope.mark("checkpoint", gib=step / 2)
     if bad and args.pause_ms:
         time.sleep(args.pause_ms / 1e3)
     loss.backward()

@@ -8,9 +8,11 @@ import time
 
 import pytest
 
+from rankscope.agent.process.guard import kept_messages
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.config import ScheduleConfig, ToolConfig, to_agent_spec
+from rankscope.records.spec import CaptureRequest
 from rankscope.rundir.spool import Spool
 from rankscope.statistics.step_time import StepTimeEstimate
 
@@ -79,6 +81,54 @@ def test_a_request_that_no_rank_can_follow_is_passed_over_and_the_next_is_served
     window, planned = agreement.take()
     assert (window.origin, window.last - window.first + 1, planned) == ("request_0001", 5, None)
     assert notices.answered() == 2
+
+
+def asked_by_scripts(tmp_path, notices, *requests, **budget):
+    """The window that rank 0 announces at step 120 for what scripts asked, when a step takes 100 ms; and the rank."""
+    config = ToolConfig()
+    config.schedule.skip_first = 10_000
+    for name, value in budget.items():
+        setattr(config.budget, name, value)
+    step_time = StepTimeEstimate()
+    for _ in range(100):
+        step_time.add(100.0)
+    agreement = Agreement(to_agent_spec(config, run_id="r", spool=tmp_path), 0, notices, step_time, 0.25)
+    for request in requests:
+        notices.ask(CaptureRequest(**REQUEST | request))
+    agreement.due(120)
+    return notices.announced(0), agreement
+
+
+def test_what_several_ranks_ask_for_is_one_window(tmp_path, notices):
+    # GIVEN two ranks that ask in step 118 for three steps
+    window, agreement = asked_by_scripts(tmp_path, notices, *[{"steps": 3, "at": 118, "reason": "loss spike"}] * 2)
+    assert (window.origin, window.last - window.first + 1) == ("script", 3)
+    assert next(step for step in range(121, 160) if agreement.due(step)) == window.warm
+    assert agreement.take()[0] == window
+    # WHEN a third is heard of after that window, which it wanted as well
+    agreement.closed(window.last + 1)
+    notices.ask(CaptureRequest(**REQUEST | {"steps": 3, "at": 119}))
+    agreement.due(window.last + 1)
+    # THEN there is no second window, but for what is asked later
+    assert (notices.announced(1), notices.asked()) == (None, None)
+    notices.ask(CaptureRequest(**REQUEST | {"steps": 3, "at": window.last + 1}))
+    agreement.due(window.last + 2)
+    assert notices.announced(1).origin == "script"
+
+
+@pytest.mark.parametrize("budget", [{"windows": 1}, {"megabytes": 0.0}])
+def test_what_a_script_asks_for_beyond_the_budget_is_refused_and_said(tmp_path, notices, budget):
+    if "windows" in budget:  # the first is within it
+        _, agreement = asked_by_scripts(tmp_path, notices, {"steps": 3, "at": 118}, **budget)
+        next(step for step in range(121, 160) if agreement.due(step))
+        last = agreement.take()[0].last
+        notices.ask(CaptureRequest(**REQUEST | {"steps": 3, "at": last + 5}))
+        agreement.due(last + 5)
+    else:
+        window, agreement = asked_by_scripts(tmp_path, notices, {"steps": 3, "at": 118}, **budget)
+        assert window is None
+    assert notices.asked() is None
+    assert any("was refused: budget.windows or budget.megabytes" in message for message in kept_messages())
 
 
 def test_a_window_that_has_ended_makes_way_for_the_next_of_the_plan(tmp_path, notices):

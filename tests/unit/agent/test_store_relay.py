@@ -15,7 +15,7 @@ from rankscope.agent.carriers.base import Post
 from rankscope.agent.carriers.store_relay import StoreRelay
 from rankscope.agent.carriers.torchrun_store import job_has_store
 from rankscope.agent.windows.notices import Notices
-from rankscope.records.spec import Window
+from rankscope.records.spec import CaptureRequest, Window
 from rankscope.rundir.spool import Spool
 
 ENDS_LATE = """
@@ -81,6 +81,13 @@ def test_slow_steps_travel_inwards(nodes):
     (head, other), _ = nodes
     other.post("slow_step")
     until(lambda: head.stands("slow_step"))
+
+
+def test_windows_that_a_script_asks_for_travel_inwards(nodes):
+    (head, other), _ = nodes
+    for step in (7, 9):
+        other.ask(CaptureRequest(name="script", steps=3, warmup=2, at=step))
+        until(lambda step=step: (asked := head.asked()) is not None and asked.at == step)
 
 
 def test_only_a_store_of_torchruns_is_used():

@@ -21,6 +21,7 @@ NOT_MEASURED = {
     "actions",
     "hang",
     "what_if",
+    "throughput",
     "hta",
     "errors",
     "sources",

@@ -11,11 +11,31 @@ from typing import Any
 
 import torch
 
+from rankscope import in_job
 from rankscope.agent.backends.base import DeviceTail, device_in_use
 from rankscope.agent.process.cupti_teardown import CuptiTeardown
 from rankscope.records.spec import CaptureSpec
 
 __all__ = ["CudaProfilerCapture"]
+
+
+class _Region:
+    """A range of the script. It has an id, so that a step may begin or end inside of it."""
+
+    __slots__ = ("_id",)
+
+    def __init__(self, name: str) -> None:
+        self._id = torch.cuda.nvtx.range_start(name)
+
+    def close(self) -> None:
+        torch.cuda.nvtx.range_end(self._id)
+
+
+class _Regions:
+    """See :class:`rankscope.in_job.Recorder`."""
+
+    def begin(self, name: str) -> _Region:
+        return _Region(name)
 
 
 class CudaProfilerCapture:
@@ -28,6 +48,7 @@ class CudaProfilerCapture:
         self.recording = False
         self._marked = False
         self._tail = DeviceTail(self.device)
+        self._regions = _Regions()
 
     def owns(self, profile: object) -> bool:  # noqa: ARG002 - the protocol's
         """See :class:`Capture`. There is no profile object."""
@@ -47,6 +68,7 @@ class CudaProfilerCapture:
         torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call]
         self.recording = True
         self.mark(step)
+        in_job.recorder = self._regions
 
     def mark(self, step: int) -> None:
         """See :class:`Capture`."""
@@ -62,7 +84,12 @@ class CudaProfilerCapture:
     def drained(self, within_s: float = 0.0) -> bool:  # noqa: ARG002 - only the device is waited for
         """See :class:`Capture`."""
         self._end_range()
+        self._end_regions()
         return self._tail.is_over()
+
+    def _end_regions(self) -> None:
+        if in_job.recorder is self._regions:
+            in_job.recorder = None
 
     def may_end(self, within_s: float) -> bool:  # noqa: ARG002 - the protocol's
         """See :class:`Capture`."""
@@ -71,6 +98,7 @@ class CudaProfilerCapture:
     def stop(self, target: Path) -> None:  # noqa: ARG002 - nsys writes
         """See :class:`Capture`."""
         self._end_range()
+        self._end_regions()
         self.recording = False
         torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call]
 
@@ -79,3 +107,4 @@ class CudaProfilerCapture:
 
     def leave(self) -> None:
         """See :class:`Capture`. Nothing records here."""
+        self._end_regions()

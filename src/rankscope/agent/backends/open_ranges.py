@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.autograd.profiler import record_function
 
+from rankscope import in_job
+
 __all__ = ["OpenRanges"]
 
 _autograd: Any = torch.autograd
@@ -22,11 +24,34 @@ _autograd: Any = torch.autograd
 :class:`.base.StepMarks`)."""
 
 
+class _Region:
+    """A range of the script (:class:`rankscope.region`), which functions begin and end that are no operators."""
+
+    __slots__ = ("_blocks", "name", "record")
+
+    def __init__(self, name: str, blocks: list[Any]) -> None:
+        self.name, self._blocks = name, blocks
+        self.record = _autograd._record_function_with_args_enter(name)  # noqa: SLF001 - no public name
+
+    def close(self) -> None:
+        _autograd._record_function_with_args_exit(self.record)  # noqa: SLF001 - as above
+        _forget(self, self._blocks)
+
+
+def _forget(block: Any, blocks: list[Any]) -> None:
+    # By identity: the class of a block is the user's to extend.
+    for index in range(len(blocks) - 1, -1, -1):
+        if blocks[index] is block:
+            del blocks[index]
+            break
+
+
 class OpenRanges:
-    """The open blocks of the recording thread, outermost first."""
+    """The open blocks of the recording thread, outermost first, and what begins regions of the script."""
 
     def __init__(self) -> None:
-        self._open: list[record_function] = []
+        self._open: list[Any] = []
+        self._thread = 0
         self._originals: tuple[Any, Any] | None = None
         self._ours: tuple[Any, Any] = None, None
 
@@ -37,6 +62,7 @@ class OpenRanges:
         kind: Any = record_function
         enter, leave = self._originals = kind.__enter__, kind.__exit__
         thread, blocks = threading.get_ident(), self._open
+        self._thread = thread
 
         @functools.wraps(enter)
         def __enter__(this: Any) -> Any:  # noqa: N807 - the method's own name
@@ -50,13 +76,17 @@ class OpenRanges:
             try:
                 return leave(this, *exception)
             finally:
-                # By identity: the class is the user's to extend.
-                for index in range(len(blocks) - 1, -1, -1):
-                    if blocks[index] is this:
-                        del blocks[index]
-                        break
+                _forget(this, blocks)
 
         self._ours = kind.__enter__, kind.__exit__ = __enter__, __exit__
+        in_job.recorder = self
+
+    def begin(self, name: str) -> _Region:
+        """Begin a region of the script, in any thread; see :class:`rankscope.in_job.Recorder`."""
+        region = _Region(name, self._open)
+        if threading.get_ident() == self._thread:
+            self._open.append(region)
+        return region
 
     def end(self, *, ended: bool = True) -> None:
         """Stop tracking and, because the profiler is about to end, end the open blocks, innermost first.
@@ -64,6 +94,8 @@ class OpenRanges:
         Args:
             ended: False to leave the blocks open.
         """
+        if in_job.recorder is self:
+            in_job.recorder = None
         if self._originals is not None:
             kind: Any = record_function
             # If the script has wrapped our methods, its wrappers stay.

@@ -1,4 +1,5 @@
-"""Relay rank 0's window announcements to the other nodes, and their slow steps back, through a TCPStore.
+"""Relay rank 0's window announcements to the other nodes through a TCPStore, and back their slow steps and the windows
+that their scripts ask for.
 
 One rank of each node has two threads that block in the store or poll every 0.2 s; no other thread uses the network, and
 a job on one node has no relay. The relay uses no barrier and no collective, because those deadlock when ranks disagree
@@ -82,7 +83,7 @@ class StoreRelay:
             work(PrefixStore(self._prefix, TCPStore(*self._address, is_master=False, timeout=_PATIENCE)))
 
     def _speak(self, store: PrefixStore) -> None:
-        """Write to the store: the windows on the head node, slow steps on the others."""
+        """Write to the store: the windows on the head node, slow steps and requests on the others."""
         window = 0
         while not self._over.is_set():
             if self._head and (text := self._notices.read(f"window_{window}")) is not None:
@@ -94,6 +95,9 @@ class StoreRelay:
                 window += 1
             elif not self._head and self._notices.take("slow_step"):
                 store.add("slow_steps", 1)
+            elif not self._head and (text := self._notices.read("asked")) is not None and self._notices.take("asked"):
+                store.set("asked", text)
+                store.add("requests", 1)
             else:
                 self._over.wait(_POLL_S)
         # The listening thread blocks in the store on one key; setting the key wakes it.
@@ -118,11 +122,14 @@ class StoreRelay:
 
     def _speak_for_all(self, store: PrefixStore) -> None:
         """On the head node: post for rank 0 what the other nodes have reported."""
-        slow = 0
+        slow = asked = 0
         while not self._over.is_set():
             if (count := store.add("slow_steps", 0)) > slow:
                 slow = count
                 self._notices.post("slow_step")
+            elif (count := store.add("requests", 0)) > asked:
+                asked = count
+                self._notices.post("asked", store.get("asked").decode())
             else:
                 self._over.wait(_POLL_S)
 

@@ -60,6 +60,7 @@ class Agreement:
         self._earlier: set[str] = set()
         self._busy_until = 0
         self._read: dict[str, Any] = {}
+        self._why = ""
         self.confirmed: bool | None = None
         """True if the window taken last was announced; None if no announcement came."""
 
@@ -112,7 +113,7 @@ class Agreement:
             completed,
             self._step_s(),
             self._step_time.sync_interval,
-            request=self._request(),
+            request=self._request() or self._asked(),
             slow_step=self._spec.budget.slow_step > 0
             and self._standing("slow_step", lambda: self._notices.stands("slow_step")),
             pattern=self._pattern(),
@@ -125,6 +126,9 @@ class Agreement:
         self._notices.take("slow_step")
         if window.origin == "pattern":
             self._notices.take("pattern")
+        elif window.origin == "script":
+            keep_message(self._why)
+            self._notices.take("asked")
         elif window.origin not in ("plan", "slow_step"):
             self._answered()
 
@@ -152,6 +156,29 @@ class Agreement:
             keep_message(f"request number {self._requests} from outside was passed over: {error}")
             self._answered()
             return None
+
+    def _asked(self) -> CaptureRequest | None:
+        """Return the window that the script wants (:func:`rankscope.capture`). Requests of several ranks are one: they
+        came before the steps that were recorded for the first were over."""
+        try:
+            asked = self._standing("asked", self._notices.asked)
+        except ValueError as error:
+            keep_message(f"a window that the script wanted was passed over: {error}")
+            self._notices.take("asked")
+            return None
+        if asked is None:
+            return None
+        why = f"in step {asked.at}" + (f" ({asked.reason})" if asked.reason else "")
+        budget = self._spec.budget
+        if asked.at <= self._busy_until:
+            self._notices.take("asked")
+        elif self._number >= budget.windows or self._notices.gathered_megabytes() >= budget.megabytes:
+            keep_message(f"rankscope.capture {why} was refused: budget.windows or budget.megabytes is used up")
+            self._notices.take("asked")
+        else:
+            self._why = f"window {self._number} was asked for by rankscope.capture {why}"
+            return dataclasses.replace(asked, name="script")
+        return None
 
     def _pattern(self) -> CaptureRequest | None:
         try:

@@ -125,6 +125,19 @@ class Notices:
         text = self.read("pattern")
         return None if text is None else from_json(CaptureRequest, text)
 
+    def ask(self, request: CaptureRequest) -> None:
+        """Request a window for the script of this rank; called on any rank. A later request replaces an earlier one."""
+        self.post("asked", to_json(request))
+
+    def asked(self) -> CaptureRequest | None:
+        """Return what a script requests, or None.
+
+        Raises:
+            ValueError: it is not a valid request.
+        """
+        text = self.read("asked")
+        return None if text is None else from_json(CaptureRequest, text)
+
     def answered(self) -> int:
         """Return the number of requests that were answered, also by earlier attempts."""
         try:

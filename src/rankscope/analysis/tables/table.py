@@ -11,6 +11,7 @@ from rankscope.analysis.tables.health import health_rows
 from rankscope.analysis.tables.kernels import kernel_rows
 from rankscope.analysis.tables.launch_queue import launch_queues
 from rankscope.analysis.tables.modules import module_rows
+from rankscope.analysis.tables.regions import region_rows
 from rankscope.analysis.tables.run_info import complete_ranks
 from rankscope.analysis.tables.run_steps import read_step_logs
 from rankscope.records.report import ReportError
@@ -39,6 +40,8 @@ TABLES: tuple[Table, ...] = (
     Table("groups", lambda m: summary.group_rows(m.windows)),
     Table("modules", lambda m: module_rows(m.windows)),
     Table("queues", lambda m: launch_queues(m.windows)),
+    Table("regions", lambda m: region_rows(m.views)),
+    Table("marks", lambda m: m.manifest.marks if m.manifest else []),
     Table("kernels", lambda m: kernel_rows(m.views)),
     Table("efficiency", _efficiency),
     Table("critical_path", lambda m: critical_path_row(m.windows)),

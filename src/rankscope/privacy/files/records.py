@@ -29,7 +29,7 @@ T = TypeVar("T")
 Rule = Callable[[Any, Words], Any]
 LEFT_OUT = "left out of this redacted copy"
 
-_REQUEST = re.compile(r"plan\Z|slow_step\Z|pattern\Z|request_\d{4}\Z|periodic\Z|pattern\Z")
+_REQUEST = re.compile(r"plan\Z|slow_step\Z|pattern\Z|script\Z|request_\d{4}\Z|periodic\Z")
 _FILE = re.compile(r"rank_\d{1,7}\.(?:trace\.json\.gz|memory\.pickle)\Z")
 _THROTTLE = re.compile(r"reason 0x[0-9a-f]{1,8}\Z")
 
@@ -145,6 +145,8 @@ RULES: dict[type, dict[str, Rule]] = {
         "health": _healthy,
         "host_load": _healthy,
         "threads": _healthy,
+        "marks": _none,
+        "described": lambda *_: {},  # tokens and operations of a step tell the size of a model
     },
     WindowRanks: {
         **dict.fromkeys(("attempt", "window", "world_size"), _same),
@@ -164,6 +166,7 @@ RULES: dict[type, dict[str, Rule]] = {
         "hosts": lambda value, words: [words.host(host) for host in value],
         "windows": _each,
         "lives": _each,
+        "marks": _none,
         "notes": _sentences,
         "redaction": _redaction,
         "hang": lambda _value, _words: None,  # its sentences contain lines of the script

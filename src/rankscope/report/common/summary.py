@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import ModuleRow, RankSummary
@@ -17,6 +19,7 @@ __all__ = [
     "overhead_line",
     "queue_line",
     "run_steps_line",
+    "throughput_line",
     "warnings",
 ]
 
@@ -68,6 +71,28 @@ def overhead_line(report: ClusterReport) -> str | None:
     if report.run.longest_stall_ms is not None:
         parts.append(f"longest stall {wording.ms(report.run.longest_stall_ms)}")
     return ", ".join(parts) or None
+
+
+def throughput_line(report: ClusterReport) -> str | None:
+    """Return rates of the whole job, if the script stated what a step processes."""
+    known = report.throughput
+    if known is None:
+        return None
+    parts = [
+        f"{_three_digits(rate)} {name}/s"
+        for name, rate in (("tokens", known.tokens_per_s), ("samples", known.samples_per_s))
+        if rate is not None
+    ]
+    if known.tflops_per_rank is not None:
+        share = "" if known.mfu_pct is None else f" (MFU {known.mfu_pct:.1f} %)"
+        parts.append(f"{known.tflops_per_rank:,.3g} TFLOP/s of the model per rank{share}")
+    return ", ".join(parts) or None
+
+
+def _three_digits(rate: float) -> str:
+    """Return a rate with three digits: ``1,230,000``, ``12.3``."""
+    digits = max(2 - math.floor(math.log10(rate)), 0) if rate > 0 else 0
+    return f"{rate:,.{digits}f}" if rate < 1000 else f"{float(f'{rate:.3g}'):,.0f}"
 
 
 def queue_line(report: ClusterReport) -> str | None:

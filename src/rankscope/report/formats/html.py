@@ -72,6 +72,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "share": words.share_of_step(verdict.cost_ms_per_step, verdict.step_ms),
         "serious": bool(report.errors) or any(rank.status != "ok" for rank in report.ranks),
         "versions": _versions(report),
+        "throughput": summary.throughput_line(report),
         "warnings": summary.warnings(report),
         "sections": _sections(report),
     }

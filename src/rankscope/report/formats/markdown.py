@@ -18,6 +18,7 @@ __all__ = ["MAX_CHARACTERS", "escape", "render"]
 MAX_CHARACTERS = 60_000
 """GitHub rejects comments above 65,536."""
 
+_SHORTENED = "*Shortened; the rest is in report.html and report.json.*\n"
 _MAX_RANKS = 16
 _MAX_FINDINGS = 12
 _MAX_LINES = 8
@@ -31,14 +32,17 @@ def escape(text: object, limit: int = 400) -> str:
     return _MENTION.sub("@\u200b", line)  # zero-width space, so that a kernel's name does not notify a person
 
 
-def render(report: ClusterReport) -> str:
-    """Return the report as Markdown, at most :data:`MAX_CHARACTERS`."""
+def render(report: ClusterReport, limit: int = MAX_CHARACTERS) -> str:
+    """Return the report as Markdown, at most ``limit`` characters; only the verdict's first line is never cut."""
     report = tidy(report)
     blocks = [_verdict(report), _ranks(report), *_findings(report), _details(report), _trust(report)]
     text = ""
     for block in (block for block in blocks if block):
-        if len(text) + len(block) > MAX_CHARACTERS - 200:
-            text += "*Shortened; the rest is in report.html and report.json.*\n\n"
+        room = limit - len(text) - len(_SHORTENED)
+        if len(block) + 2 > room:
+            # Of the verdict as many lines as fit; a table or finding that is cut would mislead.
+            kept = "" if text else block[: max(room - 2, 0)].rpartition("\n")[0] or block.partition("\n")[0]
+            text += (kept + "\n\n" if kept else "") + _SHORTENED
             break
         text += block + "\n\n"
     return text.rstrip("\n") + "\n"
@@ -107,6 +111,7 @@ def _finding(finding: Finding, step: float | None) -> str:
 
 def _details(report: ClusterReport) -> str:
     lines = (
+        ("Rates", summary.throughput_line(report)),
         ("Modules", summary.modules_line(report, 6)),
         ("Idle", summary.queue_line(report)),
         ("Device memory", summary.memory_line(report)),

@@ -150,6 +150,7 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
         titles = "; ".join(plain_text.prose(f.title or words.cause(f.kind), 100) for f in cheap[:3])
         found += _labelled("Also", f"costs nothing today: {titles}", "dim", width)
     for label, line in (
+        ("Rates", summary.throughput_line(report)),
         ("Modules", summary.modules_line(report)),
         ("Idle", summary.queue_line(report)),
         ("Memory", summary.memory_line(report)),

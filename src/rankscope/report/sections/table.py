@@ -18,7 +18,19 @@ from rankscope.report.common import summary
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section
 from rankscope.report.sections.devices import efficiency, health, kernels, memory, queues
-from rankscope.report.sections.ranks import between, groups, modules, path, places, ranks, run_steps, steps, time
+from rankscope.report.sections.ranks import (
+    between,
+    groups,
+    marks,
+    modules,
+    path,
+    places,
+    ranks,
+    regions,
+    run_steps,
+    steps,
+    time,
+)
 from rankscope.report.sections.verdict import findings, gains, trust
 
 __all__ = ["METRICS", "OURS", "SECTIONS", "as_markdown", "definitions", "hover"]
@@ -30,11 +42,13 @@ OURS: tuple[Section, ...] = (
     steps.SECTION,
     path.SECTION,
     run_steps.SECTION,
+    marks.SECTION,
     between.SECTION,
     ranks.SECTION,
     places.SECTION,
     groups.SECTION,
     modules.SECTION,
+    regions.SECTION,
     efficiency.SECTION,
     queues.SECTION,
     memory.SECTION,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from rankscope.records.from_script import RunMark
 from rankscope.records.report import ClusterReport
 from rankscope.records.run_steps import RunSteps, StepBucket
 from rankscope.report.common import summary
@@ -14,6 +15,7 @@ from rankscope.report.common import wording as words
 from rankscope.report.common.cells import Column, Row, Table, assemble, metric, number, numbers
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables
+from rankscope.report.sections.ranks.marks import values_of
 
 __all__ = ["METRICS", "SECTION", "chart", "rows"]
 
@@ -88,6 +90,8 @@ LOG_ABOVE = 8.0
 curve."""
 _NARROWEST = 0.3
 """Smallest width of a window in the chart, in per cent, at which it is visible."""
+MOST_MARKS = 200
+"""Marks of the script that are drawn."""
 _INPUT_MATTERS = 0.01
 """The line of input is drawn if it reaches this share of a step."""
 
@@ -121,7 +125,7 @@ def rows(report: ClusterReport) -> Table:
     return Table("pulse", heads, [Row(cells) for cells in assemble(columns)])
 
 
-def chart(run_steps: RunSteps) -> dict[str, Any] | None:
+def chart(run_steps: RunSteps, of_script: Sequence[RunMark] = ()) -> dict[str, Any] | None:
     """Return paths in a box of 100 by 100, and marks and ticks in per cent; None if no step was timed."""
     timed = [b for b in run_steps.buckets if b.step_ms is not None and b.step_ms > 0]
     if not timed:
@@ -152,6 +156,7 @@ def chart(run_steps: RunSteps) -> dict[str, Any] | None:
         "mean": [_line([(middle(b), y(b.step_ms or 0.0)) for b in piece]) for piece in pieces],
         "input": [_line([(middle(b), y(b.input_ms or 0.0)) for b in piece]) for piece in pieces] if has_input else [],
         "windows": [_window(w.first, w.last, x) for w in run_steps.windows],
+        "marks": [_line_of(mark, x) for mark in of_script if mark.attempt == run_steps.attempt][:MOST_MARKS],
         "points": {"steps": steps, "of": [_described(b) for b in timed]},
         "ticks": [(y(value), f"{value:,.6g} ms") for value in _ticks(low, high, logarithmic)],
         "steps": [(x(step), f"{step:,}") for step in (0, steps // 4, steps // 2, 3 * steps // 4)],
@@ -186,6 +191,11 @@ def _window(first: int, last: int, x: Callable[[float], float]) -> Mark:
     )
 
 
+def _line_of(mark: RunMark, x: Callable[[float], float]) -> Mark:
+    said = values_of(mark)
+    return Mark(x(mark.step + 0.5), 0.0, f"step {mark.step:,}: {mark.name}" + (f" ({said})" if said else ""))
+
+
 def _described(bucket: StepBucket) -> list[Any]:
     """Return first and last step, their time in ms; the longest step and its rank; the most input and its rank."""
     found: list[Any] = [bucket.first, bucket.last, words.ms(bucket.step_ms, "")]
@@ -209,7 +219,7 @@ def _build(report: ClusterReport) -> Variables | None:
     if report.pulse is None or not report.pulse.buckets:
         return None
     line = summary.run_steps_line(report)
-    drawn = chart(report.pulse)
+    drawn = chart(report.pulse, report.marks)
     lead = "Step time of the whole last attempt, recorded or not, as each host saw it."
     if drawn and drawn["logarithmic"]:
         lead += " The scale is logarithmic."
