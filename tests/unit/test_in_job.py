@@ -8,6 +8,7 @@ import torch
 import rankscope
 from rankscope import in_job
 from rankscope.agent.backends.open_ranges import OpenRanges
+from rankscope.agent.process import guard
 from rankscope.agent.process.guard import kept_messages
 from rankscope.agent.script_calls import ScriptCalls
 from rankscope.agent.windows.notices import Notices
@@ -37,6 +38,7 @@ class Recorder:
 def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> ScriptCalls:
     """Those of a rank in step 7."""
     monkeypatch.setattr(in_job, "agent", None)
+    monkeypatch.setattr(guard, "_kept", [])  # of which there are at most so many
     monkeypatch.setattr(in_job, "compiling", in_job.compiling)
     calls = ScriptCalls(lambda: 7, lambda: None)
     calls.notices = Notices(Spool(tmp_path), 0)

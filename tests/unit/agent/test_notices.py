@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rankscope.agent.process.guard import kept_messages
+from rankscope.agent.windows import agreement as agreement_module
 from rankscope.agent.windows.agreement import Agreement
 from rankscope.agent.windows.notices import Notices
 from rankscope.config import ScheduleConfig, ToolConfig, to_agent_spec
@@ -117,7 +117,9 @@ def test_what_several_ranks_ask_for_is_one_window(tmp_path, notices):
 
 
 @pytest.mark.parametrize("budget", [{"windows": 1}, {"megabytes": 0.0}])
-def test_what_a_script_asks_for_beyond_the_budget_is_refused_and_said(tmp_path, notices, budget):
+def test_what_a_script_asks_for_beyond_the_budget_is_refused_and_said(tmp_path, notices, budget, monkeypatch):
+    said = []
+    monkeypatch.setattr(agreement_module, "keep_message", said.append)
     if "windows" in budget:  # the first is within it
         _, agreement = asked_by_scripts(tmp_path, notices, {"steps": 3, "at": 118}, **budget)
         next(step for step in range(121, 160) if agreement.due(step))
@@ -128,7 +130,7 @@ def test_what_a_script_asks_for_beyond_the_budget_is_refused_and_said(tmp_path, 
         window, agreement = asked_by_scripts(tmp_path, notices, {"steps": 3, "at": 118}, **budget)
         assert window is None
     assert notices.asked() is None
-    assert any("was refused: budget.windows or budget.megabytes" in message for message in kept_messages())
+    assert any("was refused: budget.windows or budget.megabytes" in message for message in said)
 
 
 def test_a_window_that_has_ended_makes_way_for_the_next_of_the_plan(tmp_path, notices):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope.records.from_script import RegionRow, RunMark, Throughput
 from rankscope.records.report import (
     Action,
     ClockReport,
@@ -277,6 +278,21 @@ def gpu_straggler() -> ClusterReport:
             )
             for rank, level, delay, starved in ((0, 431.0, 8123.4, 2.1), (1, 0.0, 9.2, 56.3))
         ],
+        regions=[
+            RegionRow(
+                region="attention",
+                ranks=2,
+                calls_per_step=32.0,
+                host_ms=12.5,
+                host_rank=1,
+                device_ms=20.5,
+                device_rank=0,
+                host_ms_by_rank={"0": 12.0, "1": 13.0},
+                device_ms_by_rank={"0": 21.0, "1": 20.0},
+            )
+        ],
+        marks=[RunMark(attempt=0, step=500, name="checkpoint", rank=0, ranks=2, values={"gib": 12.0})],
+        throughput=Throughput(tokens=65536.0, tokens_per_s=823000.0, tflops_per_rank=412.0, mfu_pct=41.7),
         what_if={"ideal_network": 0.4, "hidden_transfers": 0.4, "even_compute": 0.1, "no_host_overhead": 4.2},
         health=[
             HealthRow(

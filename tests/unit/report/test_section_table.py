@@ -72,6 +72,8 @@ def test_numbers_of_accelerators_are_not_defined_for_a_job_on_cpus(gpu_straggler
     assert set(known) - set(table.definitions(on_cpus, anchors)) == {
         "link_gb_s",
         "link_share_pct",
+        "region.device_ms",
+        "region.device_most_ms",
         *(f"work.{name}" for name in ("ms_per_step", "kernels_per_step", "tflops", "gb_s", "peak_pct")),
     }
     without = set(known) - set(table.definitions(gpu_straggler, []))

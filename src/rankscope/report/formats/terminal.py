@@ -150,14 +150,13 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
         titles = "; ".join(plain_text.prose(f.title or words.cause(f.kind), 100) for f in cheap[:3])
         found += _labelled("Also", f"costs nothing today: {titles}", "dim", width)
     for label, line in (
-        ("Rates", summary.throughput_line(report)),
         ("Modules", summary.modules_line(report)),
         ("Idle", summary.queue_line(report)),
         ("Memory", summary.memory_line(report)),
     ):
         if line:
             found += _labelled(label, line, "", width)
-    if run_steps := summary.run_steps_line(report):
+    if run_steps := "; ".join(filter(None, (summary.throughput_line(report), summary.run_steps_line(report)))):
         found += _labelled("Steps", run_steps, "", width, 1 if width < _WIDE else 2)
     trust = summary.clock_line(report)
     overhead = summary.overhead_line(report)
