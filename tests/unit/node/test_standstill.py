@@ -11,7 +11,7 @@ from rankscope.node.watching.outside_stacks import OutsideStacks
 from rankscope.node.watching.standstill import StandstillWatch, place_answers
 from rankscope.records.codec import to_json
 from rankscope.records.rank import RankRecord
-from rankscope.records.running.hang import RankAnswer, ThreadStack
+from rankscope.records.running.hang import NodeAnswers, RankAnswer, ThreadStack
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
 
@@ -123,6 +123,21 @@ def test_resumed_steps_are_added_to_the_answers(node, tmp_path):
     place_answers(tmp_path / "a.json", one.watch.found)
     kept = read_record(type(one.watch.found), tmp_path / "a.json")
     assert (kept.resumed, len(kept.ranks)) == (True, 2)
+
+
+def test_a_standstill_is_over_when_all_ranks_start_again(node, tmp_path):
+    one = node()
+    one.go(10, steps=1)
+    one.go(61)
+    place_answers(tmp_path / "node_0.json", round_of(one, *["train.py:9 in stands"] * 2))
+    # WHEN an elastic job has started its ranks again, of which one has made a step
+    record = RankRecord(rank=1, local_rank=1, world_size=2, host="a", pid=os.getpid(), attempt=1, window=None)
+    one.spool.process_record(1, 1).write_text(to_json(record))
+    one.steps[1, 1] = 1
+    one.go(1)
+    place_answers(tmp_path / "node_0.json", one.watch.found)
+    kept = read_record(NodeAnswers, tmp_path / "node_0.json")
+    assert (kept.resumed, kept.attempt, [state.rank for state in kept.ranks]) == (True, 0, [0, 1])
 
 
 def test_steps_that_go_on_before_it_was_placed_and_after_the_last_look_are_noted(node, tmp_path):

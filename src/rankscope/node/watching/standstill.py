@@ -153,7 +153,8 @@ class StandstillWatch:
         known = {**_without_steps(self._spool), **counts}
         attempt = max((attempt for attempt, _ in known), default=-1)
         if attempt != self._attempt:
-            self._attempt, self._ranks, self._round, self._again_at = attempt, {}, None, None
+            self._is_over()  # the ranks were started again
+            self._attempt, self._ranks, self._round = attempt, {}, None
         moved = False
         for (of, number), steps in known.items():
             if of != attempt:
@@ -174,11 +175,17 @@ class StandstillWatch:
             elif not steps and (stage := self._stage(number)) != rank.stage:
                 moved = True
                 rank.stage, rank.since = stage, now
-        if moved and self._again_at is not None:
-            self._again_at = None
-            waiting = self.found  # not placed yet, on a busy machine
-            over = self._answers({}, asked=False, resumed=True)
-            self.found = over if waiting is None else dataclasses.replace(waiting, resumed=True)
+        if moved:
+            self._is_over()
+
+    def _is_over(self) -> None:
+        """Note, if a standstill was found, that it is over."""
+        if self._again_at is None:
+            return
+        self._again_at = None
+        waiting = self.found  # not placed yet, on a busy machine
+        over = self._answers({}, asked=False, resumed=True)
+        self.found = over if waiting is None else dataclasses.replace(waiting, resumed=True)
 
     def _stage(self, number: int) -> str:
         try:
