@@ -65,6 +65,8 @@ OF_MANY_KINDS = {  # three ranks each
     "subgroup": ("order", [0, 1], "rank 0 waits for rank 1 in all_reduce number 1"),
     "receives": ("order", [0, 1], "rank 1 waits to receive from rank 0"),
     "sends": ("order", [0, 1], "rank 1 waits to send to rank 0"),
+    "half_a_batch": ("order", [0, 1], "rank 0 waits to receive from rank 1"),
+    "half_an_exchange": ("order", [], "Rank 0 waits for a message whose other end is not known"),
     "makes_no_group": ("kinds", [1], "ranks 0, 2 calls new_group"),
     "monitored": ("not_entered", [1], "has not entered monitored_barrier"),
     "ends_early": ("kinds", [1], "rank 1 calls barrier"),

@@ -4,6 +4,10 @@ torch's flight recorder has no sends and receives of gloo, no call that only use
 ``monitored_barrier``), and no root of a broadcast. Where a thread waits in such a function of
 ``torch.distributed.distributed_c10d``, its arguments are the local variables of that frame.
 
+A thread that waits for a message of gloo that was begun by ``isend``, ``irecv`` or a batch is in ``Work.wait``, which
+has no frame. The objects are local variables of its caller, and those of a batch, too (``P2POp``), which name the
+peers; of other messages the peer stays unknown.
+
 The recorder never notes that a send or receive of a batch has ended; the launch of the batch, which follows them, it
 does note.
 """
@@ -11,6 +15,7 @@ does note.
 from __future__ import annotations
 
 import contextlib
+import dis
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +29,9 @@ _MESSAGES = {"send": "dst", "recv": "src"}
 _ROOTED = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
 _UNRECORDED = ("new_group", "split_group", "monitored_barrier")
 """All ranks have to enter them, and no recorder knows them."""
+
+_NOTHING = ("CACHE", "PRECALL")
+"""Instructions of Python 3.11 that belong to a call."""
 
 Groups = Mapping[str, Sequence[int]]
 """Name of each process group on this rank -> its ranks."""
@@ -59,6 +67,8 @@ def add_from_stack(calls: list[Call], frame: Any, groups: Groups) -> None:
         groups: the process groups.
     """
     with contextlib.suppress(Exception):  # another version of torch, or another function of that name
+        if frame is not None and _is_at_wait(frame) and _taken_from_caller(calls, frame):
+            return
         while frame is not None:
             if frame.f_code.co_filename.replace("\\", "/").endswith(_FILE) and _taken(calls, frame, groups):
                 return
@@ -89,6 +99,50 @@ def _taken(calls: list[Call], frame: Any, groups: Groups) -> bool:
     elif not any(call.message and not call.done for call in calls):
         peer = None if other is None else int(other)
         calls.append(_call(group, f"python:{function}", message=True, peer=peer, sizes=_sizes(values.get("tensor"))))
+    return True
+
+
+def _is_at_wait(frame: Any) -> bool:
+    """Whether the innermost Python frame is in a call of a method ``wait`` without a frame of its own."""
+    before = [
+        at for at in dis.get_instructions(frame.f_code) if at.offset <= frame.f_lasti and at.opname not in _NOTHING
+    ]
+    asked = [at for at in before[-3:] if at.opname in ("LOAD_METHOD", "LOAD_ATTR")]
+    return bool(before) and before[-1].opname.startswith("CALL") and any(at.argval == "wait" for at in asked)
+
+
+def _taken_from_caller(calls: list[Call], frame: Any) -> bool:
+    """Whether a thread waits for a message by an object among the local variables of a frame; its call is then in
+    ``calls``. A collective has an entry in the recorder."""
+    from torch.distributed import P2POp, Work
+
+    if not calls or any(not call.done for call in calls):  # without a recorder it may be a collective
+        return False
+    values = [value for value in frame.f_locals.values() if value is not None]
+    lists = [value for value in values if isinstance(value, (list, tuple))]
+    works = next((own for own in lists if own and all(isinstance(item, Work) for item in own)), None)
+    works = works or [value for value in values if isinstance(value, Work)]
+    if not works:
+        return False
+    of_batch = next((own for own in lists if len(own) == len(works) and all(isinstance(p, P2POp) for p in own)), None)
+    # Each is waited for in turn, and none of gloo has ended before it was.
+    at = next((number for number, work in enumerate(works) if not work.is_completed()), None)
+    if at is None:
+        return False
+    if of_batch is None:
+        calls.append(_call(_name(None), "python:message", message=True))
+    else:
+        message = of_batch[at]
+        name = "send" if message.op.__name__ == "isend" else "recv"
+        calls.append(
+            _call(
+                _name(message.group),
+                f"python:{name}",
+                message=True,
+                peer=int(message.peer),
+                sizes=_sizes(message.tensor),
+            )
+        )
     return True
 
 

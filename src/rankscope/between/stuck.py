@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rankscope.between.stuck_calls import calls_by_group, first_open, is_astray, is_in_a_call
-from rankscope.between.stuck_graph import causes, in_a_circle, no_message, waits_of
+from rankscope.between.stuck_graph import causes, in_a_circle, no_message, of_unknown_messages, waits_of
 from rankscope.between.stuck_group import of_group
 from rankscope.between.stuck_places import by_places
 from rankscope.between.stuck_starting import not_met
@@ -110,6 +110,8 @@ def _by_calls(ranks: Mapping[int, RankState]) -> HangVerdict | None:
         return no_message(ranks, waits, missing)
     # All that are waited for wait themselves. The cause is a rank that does not call as before, if others do.
     circle = in_a_circle(ranks, waits)
+    if circle is None and (untold := of_unknown_messages(ranks, absent)) is not None:
+        return untold
     astray = {rank for rank, state in ranks.items() if is_astray(state)}
     if circle is not None and not astray >= set(circle.ranks):
         odd = next((verdict for verdict in absent if not astray.isdisjoint(verdict.ranks)), None)

@@ -8,14 +8,14 @@ rank, some wait for each other in a circle, and their calls do not show whose is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankscope.between.stuck_calls import calls_by_group, first_open, is_in_a_call
 from rankscope.between.stuck_words import call_in_words, doing, message_in_words, named, places
 from rankscope.records.running.hang import Call, HangVerdict, RankState
 
-__all__ = ["Wait", "Waits", "causes", "in_a_circle", "no_message", "waits_of"]
+__all__ = ["Wait", "Waits", "causes", "in_a_circle", "no_message", "of_unknown_messages", "waits_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,28 @@ def in_a_circle(ranks: Mapping[int, RankState], waits: Waits) -> HangVerdict | N
         why=places(ranks, []),
         next="One of them has left out a call, or makes its calls in another order than the others.",
     )
+
+
+def of_unknown_messages(ranks: Mapping[int, RankState], absent: Sequence[HangVerdict]) -> HangVerdict | None:
+    """Return the verdict where all ranks that have not entered a call wait for messages of unknown peers; None
+    elsewhere. Any of the others may have left out the other end of such a message."""
+    for verdict in absent:
+        if all(_waits_for_unknown(ranks[rank]) for rank in verdict.ranks):
+            one = len(verdict.ranks) == 1
+            return HangVerdict(
+                kind="order",
+                sentence=f"{named(verdict.ranks)} {'waits' if one else 'wait'} for a message whose other end is not "
+                f"known, and others wait for {'it' if one else 'them'} in a call: nothing shows which rank has left "
+                "out its own.",
+                why=[verdict.sentence, *places(ranks, [])],
+                next="Compare the sends and receives of all ranks: each needs its counterpart.",
+            )
+    return None
+
+
+def _waits_for_unknown(state: RankState) -> bool:
+    calls = state.answer.calls if state.answer is not None else []
+    return any(call.message and not call.done and call.peer is None for call in calls)
 
 
 def _circle(waits: Waits) -> list[int]:

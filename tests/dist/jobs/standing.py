@@ -66,6 +66,28 @@ def sends() -> None:
         dist.send(torch.ones(1 << 24), 0)
 
 
+def half_a_batch() -> None:
+    """Ranks 0 and 1 exchange messages, of which rank 1 leaves out its own."""
+    if RANK == 2:
+        return
+    messages = [dist.P2POp(dist.irecv, torch.ones(32), 1 - RANK)]
+    if RANK == 0:
+        messages.insert(0, dist.P2POp(dist.isend, torch.ones(32), 1))
+    begun = dist.batch_isend_irecv(messages)
+    for message in begun:
+        message.wait()
+
+
+def half_an_exchange() -> None:
+    """The same without a batch, which would name the peers."""
+    if RANK < 2:
+        begun = [dist.irecv(torch.ones(32), 1 - RANK)]
+        if RANK == 0:
+            begun.append(dist.isend(torch.ones(32), 1))
+        for message in begun:
+            message.wait()
+
+
 def makes_no_group() -> None:
     if RANK != 1:
         dist.new_group([0, 1, 2])

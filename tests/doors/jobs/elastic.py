@@ -1,7 +1,13 @@
-"""Trains until it is told that it is over, by however many ranks; a rank says when it has made its steps."""
+"""Trains until it is told that it is over, by however many ranks; a rank says when it has made its steps.
+
+    elastic.py OUT [RANKS]
+
+A job of so many ranks stands still after these steps, because its last rank sleeps.
+"""
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -20,6 +26,8 @@ while not over:
     made += 1
     if made == 15:
         Path(f"{OUT}.{rank}_of_{world}").write_text(f"{os.getpid()}")
+        if sys.argv[2:] == [str(world)] and rank == world - 1:
+            time.sleep(3600)
     over[0] = float(Path(f"{OUT}.over").exists())
     dist.all_reduce(over)
 dist.destroy_process_group()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,3 +109,78 @@ def test_the_root_of_the_call_in_which_a_rank_waits(at):
     add_from_stack(calls, sys._getframe(), GROUPS)
     add_from_stack(calls, None, GROUPS)
     assert [call.root for call in calls] == [None, 1]
+
+
+def stands(job, *, waits: bool = True) -> list[Call]:
+    """What is told of a thread that is in ``job``, which waits in a function without a frame."""
+    begun, over = threading.Event(), threading.Lock()
+    over.acquire()
+
+    def wait() -> None:
+        begun.set()
+
+    thread = threading.Thread(target=job, args=(SimpleNamespace(wait=over.acquire), over.acquire, wait), daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    seen, calls, deadline = 0, [recorded("all_reduce", done=True)], time.monotonic() + 60
+    while seen < 20 and len(calls) == 1 and time.monotonic() < deadline:  # it may be on the way there
+        time.sleep(0.005)
+        frame = sys._current_frames()[thread.ident]
+        seen += frame.f_code is job.__code__ and not waits
+        add_from_stack(calls, frame, GROUPS)
+    over.release()
+    thread.join(60)
+    return calls[1:]
+
+
+@pytest.fixture
+def work(at):
+    distributed = pytest.importorskip("torch.distributed")
+
+    class Begun(distributed.Work):
+        def __init__(self, *, ended: bool) -> None:
+            super().__init__()
+            self.is_completed = lambda: ended
+
+    return Begun
+
+
+def test_a_message_of_a_batch_of_gloo_is_found_beside_it(work):
+    import torch
+    from torch import distributed
+
+    def message(op, peer: int):
+        found = object.__new__(distributed.P2POp)
+        found.op, found.peer, found.group, found.tensor = op, peer, None, torch.ones(3)
+        return found
+
+    def job(message_of, acquire, tell):
+        batch = [message(distributed.isend, 1), message(distributed.irecv, 3)]
+        begun = [work(ended=True), work(ended=False)]
+        tell()
+        message_of.wait()
+        return batch, begun
+
+    (call,) = stands(job)
+    assert (call.name, call.peer, call.group, call.sizes, call.done) == ("python:recv", 3, "0", [[3]], False)
+
+
+def test_a_message_without_a_batch_has_no_known_peer(work):
+    def job(message_of, acquire, tell):
+        begun = [work(ended=False)]
+        tell()
+        message_of.wait()
+        return begun
+
+    (call,) = stands(job)
+    assert (call.message, call.peer) == (True, None)
+
+
+def test_who_has_begun_a_message_and_does_something_else_does_not_wait_for_it(work):
+    def job(message_of, acquire, tell):
+        begun = [work(ended=False)]
+        tell()
+        acquire()
+        return begun, message_of.wait
+
+    assert stands(job, waits=False) == []

@@ -215,6 +215,23 @@ def test_a_rank_that_waits_for_its_compiler_does_not_stand_still():
     assert found.sentence.endswith("waiting for a process that it has started.")
 
 
+def test_who_waits_for_a_message_of_an_unknown_peer_is_not_accused():
+    message = Call(group="0", seq=0, name="python:message", done=False, created_ns=9, message=True)
+    found = verdict(
+        state(0, [call(1), message], frame="train.py:30 in exchange"),
+        state(1, [call(1), call(2, done=False)]),
+        state(2, [call(1), call(2, done=False)]),
+    )
+    assert (found.kind, found.ranks) == ("order", [])
+    assert found.sentence.startswith("Rank 0 waits for a message whose other end is not known, and others wait for it")
+    assert "Rank 0 has not entered all_reduce number 2" in found.why[0]
+    # AND with a known peer both are told, since either may have left out a call
+    found = verdict(
+        state(0, [call(1), replace(message, name="python:recv", peer=1)]), state(1, [call(1), call(2, done=False)])
+    )
+    assert (found.kind, found.ranks) == ("order", [0, 1])
+
+
 def test_what_is_said_of_a_rank_that_does_not_answer():
     waits = state(0, [call(2, done=False)])
     silent = RankState(rank=1, pid=101, state="S", steps=30, kernel="wait_for_partner")
