@@ -67,12 +67,13 @@ def add_from_stack(calls: list[Call], frame: Any, groups: Groups) -> None:
         groups: the process groups.
     """
     with contextlib.suppress(Exception):  # another version of torch, or another function of that name
-        if frame is not None and _is_at_wait(frame) and _taken_from_caller(calls, frame):
-            return
+        innermost = frame
         while frame is not None:
             if frame.f_code.co_filename.replace("\\", "/").endswith(_FILE) and _taken(calls, frame, groups):
                 return
             frame = frame.f_back
+        if innermost is not None and _is_at_wait(innermost):
+            _take_from_caller(calls, innermost)
 
 
 def _taken(calls: list[Call], frame: Any, groups: Groups) -> bool:
@@ -111,24 +112,22 @@ def _is_at_wait(frame: Any) -> bool:
     return bool(before) and before[-1].opname.startswith("CALL") and any(at.argval == "wait" for at in asked)
 
 
-def _taken_from_caller(calls: list[Call], frame: Any) -> bool:
-    """Whether a thread waits for a message by an object among the local variables of a frame; its call is then in
-    ``calls``. A collective has an entry in the recorder."""
+def _take_from_caller(calls: list[Call], frame: Any) -> None:
+    """Add the message for which a thread waits by an object among the local variables of a frame. A collective has an
+    entry in the recorder."""
     from torch.distributed import P2POp, Work
 
     if not calls or any(not call.done for call in calls):  # without a recorder it may be a collective
-        return False
+        return
     values = [value for value in frame.f_locals.values() if value is not None]
     lists = [value for value in values if isinstance(value, (list, tuple))]
     works = next((own for own in lists if own and all(isinstance(item, Work) for item in own)), None)
     works = works or [value for value in values if isinstance(value, Work)]
-    if not works:
-        return False
     of_batch = next((own for own in lists if len(own) == len(works) and all(isinstance(p, P2POp) for p in own)), None)
     # Each is waited for in turn, and none of gloo has ended before it was.
     at = next((number for number, work in enumerate(works) if not work.is_completed()), None)
     if at is None:
-        return False
+        return
     if of_batch is None:
         calls.append(_call(_name(None), "python:message", message=True))
     else:
@@ -143,7 +142,6 @@ def _taken_from_caller(calls: list[Call], frame: Any) -> bool:
                 sizes=_sizes(message.tensor),
             )
         )
-    return True
 
 
 def _call(group: str, name: str, **more: Any) -> Call:
