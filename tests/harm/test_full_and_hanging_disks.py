@@ -64,7 +64,8 @@ def test_full_disks(may_mount, tmp_path, full):
     small.mkdir()
     kept.mkdir()
     size, run, temporary = ("16m", tmp_path / "RUN", small) if full == "local" else ("200k", small / "RUN", kept)
-    settings = flags_of(f"run.dir={run}", "analysis.hta=false", *(["schedule.active=150"] if full == "shared" else []))
+    more = ["schedule.active=150", "gather.leave_free_gb=0"] if full == "shared" else []
+    settings = flags_of(f"run.dir={run}", "analysis.hta=false", *more)
     command = [*RANKSCOPE, "--standalone", "--nproc-per-node", 1, *settings, script, full]
     with unshared(command, f"mount -t tmpfs -o size={size} tmpfs {small}", tmp_path, TMPDIR=str(temporary)) as job:
         said, _ = job.communicate(timeout=200)
