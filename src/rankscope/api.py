@@ -7,6 +7,7 @@ public (docs/api.md). Every other module may change with any release.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,15 +21,18 @@ from rankscope.compare.show.notebook import Diff
 from rankscope.compare.sides.side import Side
 from rankscope.compare.sources import open_side
 from rankscope.errors import AnalysisError
+from rankscope.records.lanes import StepLanes
 from rankscope.records.manifest import RunManifest
+from rankscope.records.report import ClusterReport
 from rankscope.report import read
 from rankscope.report.common.estimate import Estimate
-from rankscope.report.notebook import Ask, Report
+from rankscope.report.notebook import Report
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.sweeps.folder import SweepDir
 from rankscope.sweeps.result import result_of
 from rankscope.sweeps.show.notebook import Sweep
+from rankscope.timeline.lanes import step_lanes
 from rankscope.trace.files import load as files
 from rankscope.trace.files.load import LoadResult, Progress
 from rankscope.traces import Traces
@@ -121,29 +125,41 @@ def analyze(
     """
     if isinstance(source, (Traces, LoadResult)):
         kept = source.loaded if isinstance(source, Traces) else source
-        return Report(pipeline.analyze(kept, manifest, hta=hta), _replays(lambda: kept, manifest))
+        return _report(pipeline.analyze(kept, manifest, hta=hta), lambda: kept, manifest)
     paths = [Path(path) for path in _listed(source)]
     manifest = manifest or _manifest_of(paths)
 
     def loaded(progress: Progress | None = None) -> LoadResult:
         return load_traces(paths, ranks=ranks, workers=workers, cache=cache, progress=progress).loaded
 
-    return Report(pipeline.analyze(loaded(progress), manifest, hta=hta), _replays(loaded, manifest))
+    return _report(pipeline.analyze(loaded(progress), manifest, hta=hta), loaded, manifest)
 
 
-def _replays(loaded: Callable[[], LoadResult], manifest: RunManifest | None) -> Ask:
-    """Return the function behind ``report.what_if(...)``. It analyses the windows at its first call, and keeps them."""
-    kept: list[WindowResult] = []
+class _Windows:
+    """The windows behind a report, for its further questions. They are analysed at the first one, and kept."""
 
-    def ask(ranks: Sequence[int], network: float, host: float, scale: Mapping[str, float]) -> list[float]:
-        if not kept:
-            windows = analyse_windows(usable(loaded().traces), manifest, lambda _where, _error: None)
-            kept.extend(replayable(windows))
+    def __init__(self, loaded: Callable[[], LoadResult], manifest: RunManifest | None) -> None:
+        self._loaded, self._manifest = loaded, manifest
+
+    @cached_property
+    def _all(self) -> list[WindowResult]:
+        return analyse_windows(usable(self._loaded().traces), self._manifest, lambda _where, _error: None)
+
+    def replay(self, ranks: Sequence[int], network: float, host: float, scale: Mapping[str, float]) -> list[float]:
+        """See :class:`rankscope.report.notebook.WhatIfs`."""
+        kept = replayable(self._all)
         if not kept:
             raise AnalysisError("no window of this report can be replayed; its verdict says why")
         return saved_ms(kept, ranks, network, host, scale)
 
-    return ask
+    def lanes(self, step: int, ranks: Sequence[int]) -> StepLanes:
+        """See :meth:`rankscope.report.plots.Plots.step`."""
+        return step_lanes(self._all, step, ranks)
+
+
+def _report(record: ClusterReport, loaded: Callable[[], LoadResult], manifest: RunManifest | None) -> Report:
+    behind = _Windows(loaded, manifest)
+    return Report(record, behind.replay, behind.lanes)
 
 
 def _listed(source: Path | str | Sequence[Path | str]) -> list[Path | str]:

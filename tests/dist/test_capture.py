@@ -47,7 +47,7 @@ def test_repeated_windows_are_kept_apart(run):
         ("loss", "model"), (2, 1.0)
     )
     assert regions["loss"].host_ms > regions["model"].host_ms > 0
-    assert report.throughput.tokens_per_s == pytest.approx(16e3 / report.verdict.step_ms)
+    assert report.throughput.tokens_per_s == pytest.approx(16e3 / report.verdict.step_ms, rel=1e-4)
 
 
 def test_data_loader_workers_are_not_profiled(run):

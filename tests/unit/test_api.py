@@ -66,6 +66,29 @@ def test_questions_are_answered_by_replay(report: rankscope.Report, tmp_path: Pa
         rankscope.read_report(tmp_path).what_if(rank=1)
 
 
+def test_lanes_of_a_step_show_who_waits_for_whom(report: rankscope.Report, tmp_path: Path) -> None:
+    """Rank 1 waits 60 ms for input in each step, and rank 0 for rank 1."""
+    figure = report.plot.step(ranks=[1, 0])
+    bars = {bar.name: bar for bar in figure.data}
+    assert set(bars["Input"].y) >= {"1 host"}
+    late = [ms for ms, lane in zip(bars["Input"].x, bars["Input"].y, strict=True) if lane == "1 host"]
+    assert sum(late) > 50
+    waited = [
+        ms
+        for ms, lane in zip(bars["Waiting for peers"].x, bars["Waiting for peers"].y, strict=True)
+        if lane == "0 communication"
+    ]
+    assert sum(waited) > 40
+    assert "wait for rank 1" in bars["Waiting for peers"].hovertext
+    step = report.steps[0].step
+    assert report.plot.step(step).layout.title.text.startswith(f"Step {step}, ")
+    for wrong in ({"step": 999}, {"ranks": [0, 9]}):
+        with pytest.raises(errors.AnalysisError, match=r"step 999 was not recorded|rank 9 did not record"):
+            report.plot.step(**wrong)
+    with pytest.raises(errors.AnalysisError, match="read from a file"):
+        rankscope.Report(report.record).plot.step(ranks=[0])
+
+
 def test_tables_are_frames_of_the_rows_of_the_report(report: rankscope.Report) -> None:
     ranks = report.table("ranks")
     assert ranks.index.tolist() == [rank.rank for rank in report.ranks]

@@ -22,7 +22,7 @@ from rankscope.report.common.estimate import Estimate
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
 from rankscope.report.formats import markdown
-from rankscope.report.plots import COLOURS, Plots
+from rankscope.report.plots import COLOURS, Lanes, Plots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,12 +122,12 @@ class Report(RecordView):
 
     record: ClusterReport
 
-    def __init__(self, record: ClusterReport, ask: Ask | None = None) -> None:
+    def __init__(self, record: ClusterReport, ask: Ask | None = None, lanes: Lanes | None = None) -> None:
         super().__init__(record)
-        self._ask = ask
+        self._ask, self._lanes = ask, lanes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"record": self.record, "_ask": None}
+        return {"record": self.record, "_ask": None, "_lanes": None}
 
     @property
     def what_if(self) -> WhatIfs:
@@ -145,7 +145,7 @@ class Report(RecordView):
     def plot(self) -> Plots:
         """Figures of Plotly: ``report.plot.breakdown()``, ``.steps()``, ``.map()``, ``.gains()``, ``.efficiency()``,
         ``.roofline()``, ``.step()``, ``.memory()``."""
-        return Plots(self.record)
+        return Plots(self.record, self._lanes)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(field.name for field in dataclasses.fields(self.record))]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rankscope.errors import AnalysisError
+from rankscope.records.lanes import StepLanes
 from rankscope.records.report import ClusterReport
 from rankscope.records.rows import KernelRow
 from rankscope.report.common import plain_text
@@ -37,6 +38,13 @@ MOST_LETTERS = 60
 MOST_DOTS = 30
 ADDITION = 1 / 12
 """Operations per byte of an addition in 32 bits: two elements are read, and one is written."""
+LANE_KINDS = {key: LEGEND[key][0] for key in ("compute", "fused", "copy", "waiting", "transfer")}
+LANE_KINDS |= {"input": "Input", "host": "Host"}
+"""Kind of a piece of a lane -> its label, in the order of the legend."""
+_NAMED = 3
+"""Ranks of the verdict whose lanes are drawn by default: of more one cannot see the others."""
+Lanes = Callable[[int, Sequence[int]], StepLanes]
+"""A step and ranks -> what they do in it."""
 PATH_KINDS = {
     "compute": ("Compute", "compute"),
     "transfer": ("Transfer", "transfer"),
@@ -52,8 +60,8 @@ class Plots:
     The numbers are those of ``report.table("ranks")`` and the other tables.
     """
 
-    def __init__(self, record: ClusterReport) -> None:
-        self._record = record
+    def __init__(self, record: ClusterReport, lanes: Lanes | None = None) -> None:
+        self._record, self._lanes = record, lanes
 
     def __dir__(self) -> list[str]:
         return ["breakdown", "efficiency", "gains", "map", "memory", "roofline", "step", "steps"]
@@ -127,11 +135,24 @@ class Plots:
         figure.update_yaxes(rangemode="tozero")
         return figure
 
-    def step(self) -> Figure:
-        """Plot the critical path of one step, a line for each rank: the work that decides how long the step takes.
+    def step(self, step: int | None = None, ranks: Sequence[int] | None = None) -> Figure:
+        """Plot the critical path of one step, or what ranks do in a step.
 
-        It is the median step of a window; its number is in the title.
+        Without arguments it is the critical path of the median step, whose number is in the title, a line for each
+        rank: the work that decides how long the step takes. With a step or ranks, each of these ranks has three lines,
+        on one clock: its host, its computation, its communication with the waits for others. This reads the traces
+        again, from their cache if there is one.
+
+        Args:
+            step: number of a recorded step. Default: that of the critical path.
+            ranks: the ranks to be shown. Default: up to three that the verdict names, and another one.
+
+        Raises:
+            AnalysisError: the report has no critical path; or, with arguments, it was read from a file, or has no such
+                step or rank.
         """
+        if step is not None or ranks is not None:
+            return self._step_of_ranks(step, ranks)
         path = self._record.critical_path
         pieces = path.pieces if path is not None else []
         _need(pieces, "critical path")
@@ -152,6 +173,39 @@ class Plots:
                 )
         figure.update_layout(barmode="overlay")
         figure.update_yaxes(type="category", autorange="reversed")
+        return figure
+
+    def _step_of_ranks(self, step: int | None, ranks: Sequence[int] | None) -> Figure:
+        if self._lanes is None:
+            raise AnalysisError("a report read from a file has no events to plot; use rankscope.analyze(traces)")
+        path = self._record.critical_path
+        recorded = sorted({row.step for row in self._record.steps})
+        if step is None:
+            _need(recorded, "steps")
+            step = path.step if path is not None and path.step is not None else recorded[len(recorded) // 2]
+        if ranks is None:
+            named = self._record.verdict.ranks[:_NAMED]
+            there = sorted({row.rank for row in self._record.steps} - set(named))
+            ranks = [*named, *there[: 1 if named else 2]]
+        found = self._lanes(step, list(ranks))
+        figure = _figure(f"Step {found.step}, {found.step_ms:.1f} ms", "ms from the begin of the step", "")
+        for key, label in LANE_KINDS.items():
+            own = [(lane, piece) for lane in found.lanes for piece in lane.pieces if piece.kind == key]
+            if own:
+                figure.add_bar(
+                    x=[piece.duration_ms for _, piece in own],
+                    base=[piece.start_ms for _, piece in own],
+                    y=[f"{lane.rank} {lane.track}" for lane, _ in own],
+                    name=label,
+                    hovertext=[plain_text.one_line(piece.name, MOST_LETTERS) or label for _, piece in own],
+                    orientation="h",
+                    marker={"color": COLOURS[key], "line": {"width": 0}},
+                )
+        figure.update_layout(barmode="overlay")
+        figure.update_yaxes(
+            type="category", autorange="reversed", categoryorder="array",
+            categoryarray=[f"{lane.rank} {lane.track}" for lane in found.lanes],
+        )  # fmt: skip
         return figure
 
     def roofline(self) -> Figure:

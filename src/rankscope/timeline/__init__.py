@@ -8,6 +8,7 @@
     tracks           ids of processes and threads, lanes in which slices nest
     derived_tracks   steps, waits, transfers, intervals of the straggler
     size_limit       which events fit
+    lanes            what several ranks do in one step, for a picture
     rank_slices      one rank of one window -> slices on tracks
     flow_events      arrows between related slices
     json_lines       a slice or an arrow -> a line of Chrome JSON
