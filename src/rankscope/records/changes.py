@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "BesideCalls",
+    "Chain",
     "Changes",
     "DoubledBatch",
+    "ExpertParallel",
     "Gain",
     "PlainAttention",
     "SlowLink",
@@ -120,6 +122,28 @@ class TensorParallel(Gain):
 
 
 @dataclass(kw_only=True)
+class ExpertParallel(Gain):
+    """All-to-alls of tokens between experts. The gain is that of none of their transfers."""
+
+    others_ms: float
+    """Gain of none of the transfers of all other calls."""
+    balanced_ms: float
+    """Gain of equal device work on all ranks between calls."""
+
+
+@dataclass(kw_only=True)
+class Chain:
+    """Element-wise kernels that follow each other on a stream."""
+
+    operators: list[str]
+    """Those that launch them, in order."""
+    count: float
+    """Number of such chains per step."""
+    ms: float
+    """Their device time per step."""
+
+
+@dataclass(kw_only=True)
 class UnevenAttention(Gain):
     """A context parallel group (by its name) whose ranks compute attention for unequally long."""
 
@@ -141,5 +165,7 @@ class Changes:
     link: SlowLink | None = None
     small_calls: list[SmallCalls] = field(default_factory=list)
     batch: DoubledBatch | None = None
+    chain: Chain | None = None
     tensor: TensorParallel | None = None
+    experts: ExpertParallel | None = None
     context: UnevenAttention | None = None

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rankscope.analysis.gains.beside_calls import beside_calls
 from rankscope.analysis.gains.changes import find_changes
 from rankscope.analysis.gains.context_parallel import uneven_attention
 from rankscope.analysis.gains.doubled_batch import doubled_batch
+from rankscope.analysis.gains.experts import expert_parallel
 from rankscope.analysis.gains.links import slow_link
 from rankscope.analysis.gains.parallel_groups import is_context, is_tensor
 from rankscope.analysis.gains.plain_attention import plain_attention
 from rankscope.analysis.gains.small_calls import small_calls
 from rankscope.analysis.gains.tensor_parallel import tensor_parallel
 from rankscope.analysis.gains.unaligned import unaligned_product
+from rankscope.analysis.operators.chains import costliest_chain
 from rankscope.analysis.operators.precision import precision_of
 from rankscope.analysis.windows.analyse import WindowResult, analyse_window
 from rankscope.records.changes import Changes
@@ -339,7 +340,32 @@ def test_ranks_with_more_of_a_causal_mask() -> None:
     assert uneven_attention([cp_window(0)]) is None
 
 
+def test_experts_with_unequal_work() -> None:
+    """Two ranks exchange tokens for 0.3 ms, compute 1 ms, on rank 1 0.4 more, exchange again and reduce gradients for
+    0.1 ms. Equal work is 1.2 on both: 0.2 less. Without exchanges 0.6 less, but for the 0.02 ms that the host takes
+    before a launch and had hidden behind the first."""
+    exchange = Item("call", device=300 * US, kind="all_to_allv", blocking=True)
+    work, reduce = Item("work", device=MS), Item("call", device=100 * US, blocking=True)
+    faults = [Fault(1, replace(work, device=400 * US), before=2)]
+    window = window_of([exchange, work, exchange, reduce, SYNC], Mesh(dp=2), faults=faults)
+    found = expert_parallel([window])
+    assert found is not None
+    assert found.high_ms == pytest.approx(0.6 - 0.02, abs=0.01)
+    assert found.others_ms == pytest.approx(0.1, abs=0.02)
+    assert found.balanced_ms == pytest.approx(0.2, abs=0.02)
+    assert expert_parallel([window_of([work, reduce, SYNC], Mesh(dp=2))]) is None
+
+
+def test_the_costliest_chain_of_element_wise_kernels(tmp_path: Path) -> None:
+    """add and gelu twice between products, 60 us each time; a single mul of 100 us is no chain."""
+    pair: list[Kernel] = [("aten::add", "[[8], [8]]", "add", 20.0), ("aten::gelu", "[[8]]", "gelu", 40.0)]
+    window = alone(tmp_path, [*pair, ALIGNED, *pair, ALIGNED, ("aten::mul", "[[8], [8]]", "mul", 100.0)])
+    found = costliest_chain(window.views)
+    assert found is not None
+    assert (found.operators, found.count, found.ms) == (["aten::add", "aten::gelu"], 2.0, pytest.approx(0.12))
+    assert costliest_chain([]) is None
+
+
 def test_a_job_without_any_of_these() -> None:
     window = window_of([Item("work", device=MS), replace(LONG, device=MS), SYNC], Mesh(dp=2))
     assert find_changes([window], rows(2), 2.0, []) == Changes()
-    assert np.isfinite(window.step_ns or 0.0)

@@ -12,8 +12,10 @@ from rankscope.diagnose.rules.table import open_case
 from rankscope.diagnose.verdict import judge
 from rankscope.records.changes import (
     BesideCalls,
+    Chain,
     Changes,
     DoubledBatch,
+    ExpertParallel,
     Gain,
     PlainAttention,
     SlowLink,
@@ -46,6 +48,7 @@ SMALL = SmallCalls(
 )
 TWICE = DoubledBatch(low_ms=4.0, high_ms=9.0, twice_ms=182.0)
 TENSOR = TensorParallel(size=2, ranks=[0, 1], hosts=1, high_ms=12.0, halved_ms=11.0, others_ms=2.0)
+EXPERTS = ExpertParallel(high_ms=20.0, others_ms=2.0, balanced_ms=9.0)
 UNEVEN = UnevenAttention(group=[0, 1, 2, 3], late=[2, 3], longest_ms=21.0, mean_ms=12.0, low_ms=4.0, high_ms=8.0)
 SLOW_PRODUCTS = replace(
     H100, groups=[WorkGroup(name="matrix products", ms_per_step=30.0, kernels_per_step=99.0, peak_pct=31.0)]
@@ -117,8 +120,8 @@ def codes_and_gains(case: Evidence) -> dict[str, float | None]:
         ),
         (
             "overlap_tensor_parallel",
-            {"changes": Changes(tensor=TENSOR)},
-            {"changes": Changes(tensor=replace(TENSOR, hosts=2))},
+            {"changes": Changes(tensor=TENSOR), "transfer_ms": 30.0},
+            {"changes": Changes(tensor=replace(TENSOR, hosts=2)), "transfer_ms": 30.0},
         ),
         (
             "tensor_parallel_in_host",
@@ -129,6 +132,16 @@ def codes_and_gains(case: Evidence) -> dict[str, float | None]:
             "halve_tensor_parallel",
             {"changes": Changes(tensor=TENSOR), "efficiency": SLOW_PRODUCTS},
             {"changes": Changes(tensor=TENSOR), "efficiency": SLOW_PRODUCTS, "memory": [FULL]},
+        ),
+        (
+            "overlap_experts",
+            {"changes": Changes(experts=EXPERTS), "transfer_ms": 30.0},
+            {"changes": Changes(experts=EXPERTS), "transfer_ms": 30.0, "device": False},
+        ),
+        (
+            "balance_experts",
+            {"changes": Changes(experts=EXPERTS), "transfer_ms": 30.0},
+            {"changes": Changes(experts=replace(EXPERTS, balanced_ms=0.9))},
         ),
         ("even_context", {"changes": Changes(context=UNEVEN)}, {}),
         ("record_shapes", {"compute_pct": 95.0, "shapes": False}, {"compute_pct": 95.0, "shapes": True}),
@@ -354,6 +367,14 @@ def test_a_gain_with_both_ends_is_a_range_and_never_more_than_a_step() -> None:
     assert in_words(action, 100.0).endswith("Saves at most 10 ms a step (10 %).")
     (action,) = advise(open_case(evidence(changes=Changes(product=ODD), recording_ms=92.0)))
     assert (action.saves_ms, action.error_ms) == (7.0, 1.0)
+
+
+def test_the_costliest_chain_is_named() -> None:
+    chain = Chain(operators=["aten::add", "aten::native_layer_norm"], count=12.0, ms=4.2)
+    (action,) = advise(open_case(evidence(work_gains=FUSED, changes=Changes(chain=chain))))
+    assert action.text.endswith("Costliest chain: add, native_layer_norm (12 a step, 4.2 ms).")
+    (action,) = advise(open_case(evidence(work_gains=FUSED, changes=Changes(chain=replace(chain, ms=0.9)))))
+    assert "chain" not in action.text
 
 
 def test_a_rank_with_more_of_a_mask_is_not_told_to_change_its_device() -> None:

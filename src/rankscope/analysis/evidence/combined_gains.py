@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.gains.beside_calls import undisturbed
 from rankscope.analysis.gains.context_parallel import evened
+from rankscope.analysis.gains.experts import without_exchanges
 from rankscope.analysis.gains.pageable import without_pageable
 from rankscope.analysis.gains.plain_attention import fused
 from rankscope.analysis.gains.small_calls import merged
@@ -135,6 +136,7 @@ _CHANGES: dict[str, Change] = {
     "merge_calls": merged,
     "overlap_tensor_parallel": without_transfers,
     "even_context": evened,
+    "overlap_experts": without_exchanges,
     "hide_transfers": _without(Work.TRANSFER),
 }
 """Code of an action -> the largest change it can make. The gain of each later action is limited to its gain alone."""

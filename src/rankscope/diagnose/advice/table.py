@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rankscope.diagnose.advice import input_for_all, late_rank, memory, pinned_memory, record_more
-from rankscope.diagnose.advice.calls import hide_transfers, links, pipeline_schedule, reduce_once, tensor_parallel
+from rankscope.diagnose.advice.calls import (
+    experts,
+    hide_transfers,
+    links,
+    pipeline_schedule,
+    reduce_once,
+    tensor_parallel,
+)
 from rankscope.diagnose.advice.kernels import (
     attention,
     beside_calls,
@@ -45,6 +52,7 @@ OURS: tuple[Advice, ...] = (
     beside_calls.ADVICE,
     tensor_parallel.ADVICE,
     tensor_parallel.CONTEXT,
+    experts.ADVICE,
     larger_batch.ADVICE,
     pipeline_schedule.ADVICE,
     memory.FULL,

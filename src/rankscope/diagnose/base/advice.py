@@ -72,6 +72,15 @@ def in_range(
     return [replace(bound[0], kind="replay", saves_ms=middle, error_ms=high - middle)]
 
 
+def hidden_ms(evidence: Evidence, removed_ms: float) -> float:
+    """Return the most that a step can gain if some transfers are hidden; ``removed_ms``: if they took no time.
+
+    They were not hidden before, and need work beside which they run.
+    """
+    overlap = evidence.overlap_gain_ms
+    return min(removed_ms, evidence.transfer_ms, removed_ms if overlap is None else overlap)
+
+
 def mends(action: Action, case: Case) -> bool:
     """Return whether the action is on late ranks only, with a gain by replay."""
     return action.kind == "replay" and set(action.ranks) <= {d.suspect.rank for d in case.stragglers}

@@ -21,9 +21,8 @@ def _find(case: Case) -> list[Action]:
         # (measured: a transfer of 5.2 of 47 ms, begun earlier, gained nothing).
         return []
     gains = [g for g in (evidence.overlap_gain_ms, evidence.network_gain_ms) if g is not None]
-    tensor = evidence.changes.tensor
-    if tensor is not None:  # there is advice on its calls
-        gains.append(tensor.others_ms)
+    # there is advice on the calls of these groups
+    gains += [group.others_ms for group in (evidence.changes.tensor, evidence.changes.experts) if group is not None]
     gain = min([*gains, evidence.transfer_ms]) if gains else None
     return at_most(evidence, "hide_transfers", begin_earlier(evidence), gain, "communication hidden behind compute")
 

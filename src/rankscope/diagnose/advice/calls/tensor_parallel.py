@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.diagnose.base.advice import Advice, at_most, in_range
+from rankscope.diagnose.base.advice import Advice, at_most, hidden_ms, in_range
 from rankscope.diagnose.base.facts import by_a_mask
 from rankscope.diagnose.base.memory import fullest
 from rankscope.diagnose.base.rule import Case
@@ -25,12 +25,13 @@ def _find(case: Case) -> list[Action]:
         return []
     if tensor.hosts > 1:
         return _one_host(evidence, tensor)
+    gain = hidden_ms(evidence, tensor.high_ms)
     hide = (
         "Hide the calls of tensor parallel groups behind their products: async TP (torch.compile with "
         "torch._inductor.config._micro_pipeline_tp = True), or in Megatron --sequence-parallel --tp-comm-overlap."
     )
     return [
-        *at_most(evidence, "overlap_tensor_parallel", hide, tensor.high_ms, "exposed transfer of these groups"),
+        *at_most(evidence, "overlap_tensor_parallel", hide, gain, "exposed transfer of these groups"),
         *_halve(evidence, tensor),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankscope.causes.wording import amount
 from rankscope.diagnose.base.advice import LEAST, Advice, at_most, device_gain
 from rankscope.diagnose.base.rule import Case
 from rankscope.records.evidence import Evidence
@@ -26,7 +27,15 @@ def _find(case: Case) -> list[Action]:
     if "compile" in evidence.uses:
         return []
     text = "torch.compile fuses norms, activations and additions: fewer reads and writes of device memory."
-    return at_most(evidence, "compile", text, fused, "element-wise kernels a step")
+    return at_most(evidence, "compile", text + _most(evidence), fused, "element-wise kernels a step")
+
+
+def _most(evidence: Evidence) -> str:
+    chain = evidence.changes.chain
+    if chain is None or chain.ms < LEAST * (evidence.step_ms or 0.0):
+        return ""
+    names = ", ".join(name.removeprefix("aten::") for name in chain.operators)
+    return f" Costliest chain: {names} ({chain.count:.0f} a step, {amount(chain.ms)})."
 
 
 def _launch_less(evidence: Evidence, gain: float) -> list[Action]:
