@@ -104,7 +104,8 @@ class DeviceRank:
         self._add_lost(calls)
         self._reach()
         # These exist for all ranks before the first edge is added.
-        for name in ("launch", "stream", "step", "begin", "end", "asked", "node", "source", "base", "work", "place"):
+        for name in ("launch", "launched", "stream", "step", "begin", "end", "asked", "bounds", "mine",
+                     "node", "source", "base", "work", "label", "owner", "place"):  # fmt: skip
             setattr(self, name, self.builder.keep(getattr(self, name)))
 
     def _add_lost(self, calls: CallNodes) -> None:

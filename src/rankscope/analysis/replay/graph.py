@@ -162,14 +162,35 @@ def _depth(time: F64, rise: NDArray[np.int8], source: I32, target: I32) -> I32:
     return depth
 
 
-def _sorted(time: F64, depth: I32, rise: NDArray[np.int8]) -> I64:
+def _sorted(time: F64, depth: I32, rise: NDArray[np.int8]) -> I32:
     """Sort nodes by time, then by depth and by rise; what ``lexsort`` gives, faster where few times are equal."""
-    order = np.argsort(time, kind="stable")
-    equal = time[order[1:]] == time[order[:-1]]
+    order = np.argsort(time, kind="stable").astype(np.int32)
+    ordered = time[order]
+    equal = ordered[1:] == ordered[:-1]
     tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False)) if len(equal) else np.empty(0, np.int64)
     some = order[tied]  # nodes of one time are in the order in which they were added
     order[tied] = some[np.lexsort((rise[some], depth[some], time[some]))]
     return order
+
+
+def _by_target(target: I32) -> I32:
+    """Return what a stable ``argsort`` does. Sorting numbers of which the lower half is the place needs half the memory
+    and time."""
+    both = target.astype(np.int64)
+    both <<= 32
+    both |= np.arange(len(target))
+    both.sort()
+    return both.astype(np.int32)  # the lower half
+
+
+def _inverse(order: I32) -> I32:
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return place
+
+
+def _begins(count: I32) -> I32:
+    return np.concatenate((np.zeros(1, np.int32), np.cumsum(count, dtype=np.int32)))
 
 
 @dataclass(slots=True)
@@ -193,7 +214,8 @@ class Builder:
         """Add nodes and return their provisional numbers. ``time`` is in ns; ``rise`` orders nodes of equal time."""
         times = np.atleast_1d(np.asarray(time, np.float64))
         size = len(times)
-        self._nodes.append((times, np.full(size, rise, np.int8), np.broadcast_to(np.asarray(fixed, np.bool_), size)))
+        same, constant = np.broadcast_to(np.int8(rise), size), np.broadcast_to(np.asarray(fixed, np.bool_), size)
+        self._nodes.append((self._pieces.keep(times), same, constant))
         self.count += size
         return np.arange(self.count - size, self.count)
 
@@ -262,38 +284,43 @@ class Builder:
         # Each column is put together and its pieces are freed at once: here an analysis needs most memory.
         target, source = np.concatenate(columns.pop(0)), np.concatenate(columns.pop(0))
         count = len(target)
-        order = _sorted(time, _depth(time, rise, source, target), rise).astype(np.int32)
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        recorded, pinned = time[order], pinned[order]
+        order = _sorted(time, _depth(time, rise, source, target), rise)
+        place = _inverse(order)
+        recorded, pinned = self._pieces.keep(time[order]), pinned[order]
         del time, rise, order
         target = place[target]
         source = place[source]
         backward = source >= target
         if backward.any():
             forward = np.flatnonzero(~backward).astype(np.int32)
-            kept = forward[np.argsort(target[forward], kind="stable")]
+            target, source = target[forward], source[forward]
+            kept = forward[by_target := _by_target(target)]
+            source = source[by_target]
+            del forward, by_target
         else:
-            kept = np.argsort(target, kind="stable").astype(np.int32)
-        into = np.bincount(target[kept] if len(kept) < count else target, minlength=len(place))
+            kept = _by_target(target)
+            source = source[kept]
+        into = np.bincount(target, minlength=len(place)).astype(np.int32)
         del target, backward
-        source, first = source[kept], np.concatenate(([0], np.cumsum(into)))
         bounds: list[int] | None = None
-        if self.ranks > WIDE:
+        first = _begins(into)
+        if self.ranks <= WIDE:
+            recorded, source = graph.keep(recorded), graph.keep(source)
+        else:
             level = level_of(first, source, pinned, self.ranks)
             bounds = np.cumsum(np.concatenate(([0], np.bincount(level)))).tolist()
             narrow = level.astype(np.uint16) if len(bounds) < 1 << 16 else level  # sorted by radix
             order = np.argsort(narrow, kind="stable").astype(np.int32)
             del level, narrow
-            edges = ranges(first[order].astype(np.int32), into[order].astype(np.int32))
-            kept, source = kept[edges], source[edges]
-            del edges
-            moved = np.empty(len(order), np.int32)
-            moved[order] = np.arange(len(order), dtype=np.int32)
-            place, source = moved[place], moved[source]
-            recorded, pinned, first = recorded[order], pinned[order], np.concatenate(([0], np.cumsum(into[order])))
-            del order, moved
-        recorded, first, source = graph.keep(recorded), graph.keep(first), graph.keep(source)
+            blocks = [order[begin : begin + AT_ONCE] for begin in range(0, len(order), AT_ONCE)]
+            moved, old = _inverse(order), source
+            kept = self._pieces.joined(len(kept), np.int32, (kept[ranges(first[b], into[b])] for b in blocks))
+            source = graph.joined(len(kept), np.int32, (moved[old[ranges(first[b], into[b])]] for b in blocks))
+            place, pinned, first = moved[place], pinned[order], _begins(into[order])
+            recorded = graph.joined(len(order), np.float64, (recorded[b] for b in blocks))
+            del old, order, moved, blocks
+        starting = graph.keep(first.astype(np.int64))
+        del into, first
 
         def column() -> NDArray[Any]:
             """Return the next column, for the edges that are kept, in their order."""
@@ -309,7 +336,7 @@ class Builder:
         return Graph(
             recorded=recorded,
             fixed=graph.keep(pinned),
-            first=first,
+            first=starting,
             source=source,
             base=column(),
             work=column(),
@@ -325,5 +352,5 @@ class Builder:
             stops=Stops(owners, events, place[asked], place[done]),
             residual_ns=self.residual,
             dropped=count - len(kept),
-            levels=None if bounds is None else Levels(first, source, bounds),
+            levels=None if bounds is None else Levels(starting, source, bounds),
         )

@@ -7,6 +7,7 @@ nodes that depend only on earlier *levels* are computed together (64 ranks: 90 n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +101,7 @@ class Levels:
         return at
 
 
-def level_of(first: I64, source: I32, fixed: NDArray[np.bool_], ranks: int) -> I32:
+def level_of(first: NDArray[np.integer[Any]], source: I32, fixed: NDArray[np.bool_], ranks: int) -> I32:
     """Return the level of each node: one more than the highest level among its sources, 0 for nodes of known time.
 
     The other arguments are those of :func:`by_node`. The levels of some nodes are computed together from those of
@@ -128,7 +129,7 @@ def level_of(first: I64, source: I32, fixed: NDArray[np.bool_], ranks: int) -> I
     return level
 
 
-def ranges(start: NDArray[np.integer], count: NDArray[np.integer]) -> NDArray[np.integer]:
+def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     """Concatenate ``start[i] ... start[i] + count[i] - 1`` over all i."""
     ends = np.cumsum(count, dtype=start.dtype)
     return np.repeat(start - ends + count, count) + np.arange(ends[-1] if len(ends) else 0, dtype=start.dtype)
