@@ -92,7 +92,7 @@ class Levels:
                 if changed is not None:
                     edges, values = changed.between(origin, until)
                     weight[edges - origin] = base[edges] + values
-            reached = at[source[low:high]]
+            reached = at.take(source[low:high])
             reached += weight[low - origin : high - origin]
             if high - low == end - here:
                 at[here:end] = reached

@@ -65,18 +65,21 @@ class Window:
     matched: Matched
     mesh: str
     """Which kind of mesh it is (:mod:`model_error`)."""
-    _edges: dict[Work, tuple[I64, I64]] = field(default_factory=dict)
+    _edges: dict[Work, tuple[NDArray[np.int32], I64]] = field(default_factory=dict)
     """Per label the edges that carry such work, sorted by rank, and the index of the first edge of each rank."""
 
     def edges(self, column: int, label: Work) -> I64:
         """Edges that carry work of this label on this rank."""
         if label not in self._edges:
             graph = self.replay.graph
-            edges = np.flatnonzero((graph.label == label) & (graph.work > 0))
-            edges = edges[np.argsort(graph.owner[edges], kind="stable")]
-            self._edges[label] = edges, np.searchsorted(graph.owner[edges], np.arange(len(self.views) + 1))
-        edges, bounds = self._edges[label]
-        return edges[bounds[column] : bounds[column + 1]]
+            edges = np.flatnonzero((graph.label == label) & (graph.work > 0)).astype(np.int32)
+            owner = graph.owner[edges]
+            # sorted by radix, unless there are more ranks
+            order = np.argsort(owner.astype(np.uint16) if len(self.views) < 1 << 16 else owner, kind="stable")
+            bounds = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(self.views)))))
+            self._edges[label] = edges[order], bounds
+        known, bounds = self._edges[label]
+        return known[bounds[column] : bounds[column + 1]].astype(np.int64)
 
     def host_time(self, column: int, spans: intervals.Spans) -> tuple[I64, F64]:
         """Return the edges of the rank's host work, and the overlap of each with ``spans`` (own clock), in ns."""
