@@ -8,7 +8,18 @@ from rankscope.causes import unexplained
 from rankscope.causes.base import Cause
 from rankscope.causes.table import BY_NAME
 
-__all__ = ["SCENARIO", "amount", "cause_record", "hours", "parts", "sentence_of", "share", "step_time", "with_error"]
+__all__ = [
+    "SCENARIO",
+    "amount",
+    "cause_record",
+    "hours",
+    "parts",
+    "sentence_of",
+    "share",
+    "step_time",
+    "told_apart",
+    "with_error",
+]
 
 SCENARIO = {
     "ideal_network": "an ideal network",
@@ -40,6 +51,16 @@ def step_time(ms: float) -> str:
     """Return the length of a step with three significant digits, as it is measured better than what is found in it."""
     decimals = 0 if ms >= 99.95 else 1 if ms >= 9.995 else 2
     return f"{ms / 1000:.1f} s" if ms >= 10_000 else f"{ms:,.{decimals}f} ms"
+
+
+def told_apart(one_ms: float, other_ms: float) -> tuple[str, str]:
+    """Return two durations as text, with as many decimals as show which is the longer: ``15.2 ms``, ``14.9 ms``."""
+    one, other = amount(one_ms), amount(other_ms)
+    for decimals in (1, 2, 3):
+        if one != other or one_ms == other_ms:
+            break
+        one, other = (f"{ms:,.{decimals}f} ms" for ms in (one_ms, other_ms))
+    return one, other
 
 
 def with_error(ms: float, error_ms: float | None) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["median_along", "median_of_known", "median_of_known_others", "median_of_others"]
+__all__ = ["median_along", "median_of_known", "median_of_known_others", "median_of_others", "medians_by_key"]
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 
 
 def median_along(table: F64 | Sequence[F64], axis: int) -> F64:
@@ -54,3 +55,13 @@ def median_of_known(table: F64) -> F64:
     rows = np.arange(len(table))
     middle = (ordered[rows, (some - 1) // 2] + ordered[rows, some // 2]) / 2
     return np.where(count > 0, middle, np.nan)
+
+
+def medians_by_key(key: I64, value: F64, keys: int) -> F64:
+    """Median of the values of each key 0 ... ``keys - 1``, shape (keys,); NaN for a key without."""
+    found = np.full(keys, np.nan)
+    order = np.lexsort((value, key))
+    some, first, count = np.unique(key[order], return_index=True, return_counts=True)
+    low, high = first + (count - 1) // 2, first + count // 2
+    found[some] = (value[order][low] + value[order][high]) / 2
+    return found

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAST_COST", "LEAST_EXCESS", "LEAST_EXCESS_NS", "LOSES", "MATTERS", "SCREENED", "UNNAMED_COST"]
+__all__ = [
+    "LEAST_COST",
+    "LEAST_EXCESS",
+    "LEAST_EXCESS_NS",
+    "LOSES",
+    "MATTERS",
+    "SCREENED",
+    "UNIFORM",
+    "UNIFORM_LIMIT",
+    "UNNAMED_COST",
+]
 
 MATTERS = 0.02
 """Share of the step. What costs less, or may cost less by its interval, is left alone."""
@@ -19,3 +29,7 @@ LEAST_EXCESS = 0.02
 """Share of the step. Less extra time over the peers in a segment is noise; so is less than :data:`LEAST_EXCESS_NS`."""
 LEAST_EXCESS_NS = 20_000.0
 """Nanoseconds."""
+UNIFORM = 1.2
+"""By how much hosts of one healthy job differ at all that they do, at most, as measured; more is reported."""
+UNIFORM_LIMIT = 1.3
+"""Up to this ratio a host that is slower at everything is taken for a property of its machine, and not for a delay."""

@@ -18,6 +18,7 @@ from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.kernel_work import overlap_loss
 from rankscope.analysis.stragglers.measured import Measured, join
 from rankscope.analysis.stragglers.model_error import mesh_of
+from rankscope.analysis.stragglers.slow_devices import longer_by_kind
 from rankscope.analysis.stragglers.statistics import (
     discoveries,
     mean_error,
@@ -189,9 +190,6 @@ def table_of(rank: list[int], pair: list[int], length: list[int], beside: list[f
     )  # fmt: skip
 
 
-SAME = np.zeros((2, 1))
-
-
 def test_the_typical_kernel_of_a_step_by_hand() -> None:
     """GIVEN four kernels of 100 us on two ranks WHEN one of rank 1 takes five times as long THEN its mean is 28 % up (a
     pair says no more than three: log 3 / 4 = 0.27) and its median is 0; WHEN all take 130 us THEN both are log 1.3."""
@@ -223,16 +221,37 @@ def test_a_kernel_that_takes_long_now_and_then_on_any_rank_makes_no_slow_device(
 def test_slowdown_of_kernels_that_overlap_communication() -> None:
     """Alone 80 us, beside 100 us: a fifth of the pace is lost. 800 us, three quarters beside, become 941:
     800 / (1 - 0.75 / 5)."""
-    assert overlap_loss(table_of([0, 1], [0, 0], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
-    assert overlap_loss(table_of([0, 1], [0, 0], [800, 941], [0, 0.75]), SAME) == pytest.approx(0.2, rel=0.03)
-    assert overlap_loss(table_of([0, 1], [0, 0], [80, 100], [1, 1]), SAME) == 0.0
+
+    def loss(*rows: list[int] | list[float], evenly: list[float] | None = None) -> float:
+        table = table_of(*rows)  # type: ignore[arg-type]
+        return overlap_loss(table, table.length.astype(float) if evenly is None else np.array(evenly))
+
+    assert loss([0, 1], [0, 0], [80, 100], [0, 1]) == pytest.approx(0.2)
+    assert loss([0, 1], [0, 0], [800, 941], [0, 0.75]) == pytest.approx(0.2, rel=0.03)
+    assert loss([0, 1], [0, 0], [80, 100], [1, 1]) == 0.0
     # rank 0 is a slow device, on which 80 us take 96
-    slow = np.log([[1.2], [1.0]])
-    assert overlap_loss(table_of([0, 1], [0, 0], [96, 100], [0, 1]), slow) == pytest.approx(0.2)
+    assert loss([0, 1], [0, 0], [96, 100], [0, 1], evenly=[80, 100]) == pytest.approx(0.2)
     # no kernel at the same place ran alone, but those of its kind did
-    assert overlap_loss(table_of([0, 0], [0, 1], [80, 100], [0, 1]), SAME) == pytest.approx(0.2)
+    assert loss([0, 0], [0, 1], [80, 100], [0, 1]) == pytest.approx(0.2)
     # forward and backward under one name: how long those beside take alone is not known
-    assert overlap_loss(table_of([0] * 4, [0, 1, 2, 3], [80, 160, 100, 200], [0, 0, 1, 1]), SAME) == 0.0
+    assert loss([0] * 4, [0, 1, 2, 3], [80, 160, 100, 200], [0, 0, 1, 1]) == 0.0
+
+
+def test_a_device_that_is_slow_at_some_kernels_is_not_taken_to_be_slow_at_those_that_peers_never_run_alone() -> None:
+    """GIVEN a rank 0 whose copies take 200 us, not 100, and two kinds that rank 1 runs beside a call only: 100 us on
+    rank 0 and 125 on rank 1, 150 on rank 0 and 125 on rank 1. A kernel of 80 us takes 100 beside: a fifth is lost.
+    THEN the one takes as long on both without the call (125 x 0.8 = 100), and the other half as long again.
+    """
+    copy, first, other, known = 0, 1, 2, 3
+    kind = np.array([copy, first, other, known, known] * 2)
+    table = replace(
+        table_of([0] * 5 + [1] * 5, [0, 1, 2, 3, 4] * 2, [200, 100, 150, 80, 80, 100, 125, 125, 80, 100],
+                 [0, 0, 0, 0, 0, 0, 1, 1, 0, 1]), kind=kind)  # fmt: skip
+    pace = kernel_pace(table)
+    assert pace is not None
+    longer, lost = longer_by_kind(table, pace, np.log([[2.0], [1.0]]), [0])
+    assert lost == pytest.approx(0.2)
+    assert longer[0] == pytest.approx(np.log([2.0, 1.0, 1.5, 1.0]), abs=1e-9)
 
 
 def test_of_each_kind_the_last_synchronisations_of_a_step_are_the_usual_ones() -> None:

@@ -20,12 +20,13 @@ POSITIONS = [place("mesh", f"{n} of mesh_pp", *range(16 * n, 16 * n + 16)) for n
 PLACES = (*HOSTS, *STAGES, *RAILS, *POSITIONS)
 
 
-def said(costs: dict[int, float], together_ms: float, places=PLACES, cause="slow_compute"):
-    """The verdict on a job of 64 ranks and 100 ms a step; rank -> what it costs once the others are mended."""
+def said(costs: dict[int, float], together_ms: float, places=PLACES, cause="slow_compute", delay_ms=None):
+    """The verdict on a job of 64 ranks and 100 ms a step; rank -> what it costs once the others are mended. Its own
+    extra time is as long, or ``delay_ms``."""
     suspects = [
         Suspect(
-            rank=rank, cost_ms=ms, error_ms=ms / 10, gains_ms=[ms] * 6, measured=True, excess_ms=ms,
-            explained={cause: ms}, beside=[other for other in costs if other != rank], together_ms=together_ms,
+            rank=rank, cost_ms=ms, error_ms=ms / 10, gains_ms=[ms] * 6, measured=True, excess_ms=delay_ms or ms,
+            explained={cause: delay_ms or ms}, beside=[r for r in costs if r != rank], together_ms=together_ms,
         )
         for rank, ms in costs.items()
     ]  # fmt: skip
@@ -76,6 +77,15 @@ def test_a_culprit_and_others() -> None:
         "Late too: rank 2 (6.0 ms)."
     )
     assert (verdict.cost_ms_per_step, verdict.ranks) == (30.0, [1, 2])
+
+
+def test_equally_slow_stages_of_a_pipeline_are_one_set() -> None:
+    """GIVEN four stages that each take 22 ms longer, of which the last gains 21 of 30 ms and the first 10 THEN they are
+    the replica, with what all of them cost."""
+    replica = place("group", "mesh_pp", 4, 5, 6, 7)
+    verdict = said({7: 21.0, 6: 15.0, 5: 12.0, 4: 10.0}, 30.0, [replica], delay_ms=22.0)
+    assert verdict.sentence.startswith("All 4 ranks of process group mesh_pp (4-7) hold the job up: 30 ± 3 ms")
+    assert verdict.cost_ms_per_step == 30.0
 
 
 def test_ranks_that_take_turns() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.causes.wording import amount
+from rankscope.causes.wording import amount, told_apart
 from rankscope.records.evidence import Anomaly, Evidence, Suspect
 from support.diagnosing import ADVICE, PHRASE, accuse, find, judge
 
@@ -53,6 +53,17 @@ def test_waiting_for_peers_is_recordings_too() -> None:
     case = evidence(host_ms=40.0, waiting_ms=40.0, recording_ms=20.0)
     assert (case.own_host_ms, case.own_host_pct) == (30.0, 37.5)
     assert judge(case).kind == "host_bound"
+
+
+def test_a_host_that_is_slower_at_everything_is_told_of_where_hosts_are_the_limit() -> None:
+    """GIVEN hosts that take 1.1 and 1.25 times as long WHEN they are the limit THEN the one beyond 1.2 is told of."""
+    hosts = [suspect(r, [0.0] * 6, uniform=u) for r, u in ((1, 1.1), (2, 1.25))]
+    told = "Host work of rank 2 takes 1.25 times as long as its peers'"
+    limited = judge(evidence(*hosts, host_ms=50.0))
+    assert [line for line in limited.why if line.startswith("Host work")] == [
+        f"{told}, everywhere: taken for its machine (CPU clock, other processes), and not counted as a delay."
+    ]
+    assert not any(told in line for line in judge(evidence(*hosts)).why)
 
 
 @pytest.mark.parametrize(
@@ -288,3 +299,11 @@ def test_the_replay_without_host_overhead_is_not_used_on_a_cpu() -> None:
     assert not any("By replay" in line for line in judge(case).why)
     case = evidence(device=False, host_gain_ms=40.0, network_gain_ms=0.5, balance_gain_ms=0.2)
     assert "By replay no step would gain 1 % from an ideal network or compute shared out evenly." in (judge(case).why)
+
+
+def test_two_amounts_are_told_apart() -> None:
+    """Of 15.2 and 14.9 ms "15 ms against 15 ms" says nothing."""
+    assert told_apart(15.2, 14.9) == ("15.2 ms", "14.9 ms")
+    assert told_apart(0.212, 0.208) == ("0.212 ms", "0.208 ms")
+    assert told_apart(20.0, 10.0) == ("20 ms", "10 ms")
+    assert told_apart(7.0, 7.0) == ("7.0 ms", "7.0 ms")

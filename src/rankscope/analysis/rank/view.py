@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.blocked import blocked
 from rankscope.analysis.rank.intervals import Spans
+from rankscope.analysis.rank.rounded_ends import without_rounding
 from rankscope.analysis.rank.select import one_of
 from rankscope.trace.columns import Category, RankTrace
 from rankscope.trace.names import Kind, classify, is_input
@@ -79,7 +80,7 @@ def name_mask(trace: RankTrace, test: Any) -> Mask:
 
 def make_view(trace: RankTrace, rank: int) -> RankView:
     """Classify and measure one trace."""
-    trace = _own_streams(trace)
+    trace = without_rounding(_own_streams(trace))
     events = trace.events
     kind = _kinds(trace)
     device = bool(one_of(events.category, (Category.KERNEL, Category.GPU_MEMCPY, Category.GPU_MEMSET)).any())

@@ -21,13 +21,11 @@ from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.longest_path import Changed
 from rankscope.analysis.replay.segments import Plan
 from rankscope.statistics.medians import median_along
+from rankscope.statistics.thresholds import UNIFORM_LIMIT
 
-__all__ = ["UNIFORM_LIMIT", "Replay", "Segments", "prepare", "replay_of", "segment_work", "step_ends"]
+__all__ = ["Replay", "Segments", "prepare", "replay_of", "segment_work", "step_ends"]
 
 F64 = NDArray[np.float64]
-
-UNIFORM_LIMIT = 1.3
-"""Largest uniform slowness of a host (a ratio) that is discounted. Healthy jobs on one machine reach 1.2 (measured)."""
 
 
 @dataclass(slots=True)

@@ -20,11 +20,11 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.longest_path import Changed
-from rankscope.analysis.replay.what_if import UNIFORM_LIMIT, Replay
+from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
 from rankscope.statistics.medians import median_along
-from rankscope.statistics.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED
+from rankscope.statistics.thresholds import LEAST_COST, LEAST_EXCESS, LEAST_EXCESS_NS, SCREENED, UNIFORM_LIMIT
 
 __all__ = ["RankCost", "judge_ranks", "screen", "sign_flip"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.stragglers.kernel_table import KernelTable
-from rankscope.statistics.medians import median_of_known_others
+from rankscope.statistics.medians import median_of_known_others, medians_by_key
 
 __all__ = ["KernelWork", "kernel_work", "overlap_loss"]
 
@@ -43,7 +43,7 @@ ALIKE = 0.3
 and by up to a fifth where they overlap communication."""
 
 
-def overlap_loss(table: KernelTable, slower: F64) -> float:
+def overlap_loss(table: KernelTable, length: F64) -> float:
     """Share of their speed that kernels lose while communication runs: median over the kernels, weighted by duration.
 
     A kernel that overlaps communication is compared with the same one (kind and ordinal number in the step) that ran
@@ -53,12 +53,12 @@ def overlap_loss(table: KernelTable, slower: F64) -> float:
 
     Args:
         table: the kernels.
-        slower: logarithm by which a rank's device is slower in a step, shape (R, S).
+        length: duration of each of its rows if no device were slower than the others, in ns. A device may be slower in
+            some kinds of kernels only.
 
     Returns:
         A share from 0 to 0.5; 0 where no kernel shows it.
     """
-    length = table.length.astype(np.float64) * np.exp(-slower[table.rank, table.step])
     found = _lost(table.pair, length, table)
     if not len(found[0]):
         key = table.rank * (int(table.kind.max(initial=-1)) + 1) + table.kind
@@ -120,10 +120,5 @@ def _usual(table: KernelTable) -> F64:
 
 def _medians(key: I64, length: NDArray[np.int64] | F64, counts: NDArray[np.bool_]) -> F64:
     """Per key the median duration of the rows that count, 0 where there are none."""
-    found = np.zeros(int(key.max(initial=-1)) + 1)
-    key, length = key[counts], length[counts]
-    order = np.lexsort((length, key))
-    keys, first, count = np.unique(key[order], return_index=True, return_counts=True)
-    low, high = first + (count - 1) // 2, first + count // 2
-    found[keys] = (length[order][low] + length[order][high]) / 2
-    return found
+    found = medians_by_key(key[counts], length[counts].astype(np.float64), int(key.max(initial=-1)) + 1)
+    return np.nan_to_num(found)

@@ -25,7 +25,6 @@ from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.extra_syncs import extra_syncs
 from rankscope.analysis.stragglers.kernel_table import kernel_table
-from rankscope.analysis.stragglers.kernel_work import overlap_loss
 from rankscope.analysis.stragglers.model_error import FLOOR, model_error
 from rankscope.analysis.stragglers.more_operators import more_operators
 from rankscope.analysis.stragglers.more_work import more_work
@@ -74,9 +73,8 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
     if any(view.device for view in window.views):
         table = kernel_table(window.views, window.plan.peers, window.steps)
         if len(table.rank):
-            slow, by_how_much, shows = slow_devices(window, table)
+            slow, lost, shows = slow_devices(window, table)
             found += slow
-            lost = overlap_loss(table, by_how_much)
             found += more_work(window, table) if window.complete else []
         found += extra_syncs(window)
     elif window.complete:
@@ -106,16 +104,13 @@ def _least_set(
     """
     replay = window.replay
     together, gains = np.zeros(replay.steps), dict[int, F64]()
+    # With many calls the others wait beside most of their work, and much of a gain is that they no longer do.
     slowed = OverlapSlowdown.of(replay.graph, lost) if columns and lost > 0 else None
-    exact = replay.gains if slowed is None else partial(slowed.gains, replay)
+    ask = replay.gains if slowed is None else partial(slowed.gains, replay)
     while columns:
-        # A gain with the loss of speed takes several replays: it is computed for the ranks that are left.
-        ask = exact if len(columns) == 1 else replay.gains
         together, gains = _gains_of_each(window, found, columns, ask)
         kept = [r for r in columns if gains[r].sum() >= least]
         if len(kept) == len(columns):
-            if ask != exact:
-                together, gains = _gains_of_each(window, found, columns, exact)
             break
         columns = kept
     return columns, together, gains

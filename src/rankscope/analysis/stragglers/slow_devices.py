@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.kernel_pace import KernelPace, kernel_pace
 from rankscope.analysis.stragglers.kernel_table import KernelTable
+from rankscope.analysis.stragglers.kernel_work import overlap_loss
 from rankscope.analysis.stragglers.statistics import (
     FALSE,
     above,
@@ -17,9 +20,9 @@ from rankscope.analysis.stragglers.statistics import (
     robust_scatter,
     smallest_visible,
 )
-from rankscope.statistics.medians import median_of_known_others
+from rankscope.statistics.medians import median_of_known_others, medians_by_key
 
-__all__ = ["slow_devices"]
+__all__ = ["longer_by_kind", "slow_devices"]
 
 F64 = NDArray[np.float64]
 
@@ -30,46 +33,70 @@ ROUNDS = 3
 """Number of repeated comparisons, each with the ranks and steps that were not slow in the one before."""
 
 
-def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], F64, float]:
+def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], float, float]:
     """Find the ranks whose device is slower than the others.
 
     Returns:
-        One candidate for each such rank; by how much each rank is slower in a step, as a natural logarithm of shape (R,
-        S), 0 where it is not; and the logarithm by which a device must be slower in all steps to be found, infinite
-        where unknown.
+        One candidate for each such rank; the share of their speed that kernels lose beside communication; and the
+        logarithm by which a device must be slower in all steps to be found, infinite where unknown.
     """
-    pace, nobody = kernel_pace(table), np.zeros((table.ranks, len(table.numbers)))
+    pace, length = kernel_pace(table), table.length.astype(np.float64)
     if pace is None:
-        return [], nobody, np.inf
+        return [], overlap_loss(table, length), np.inf
     pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
     log, error = _slower(pace)
     shows = smallest_visible(pace.log[window.trusted])
     for _ in range(ROUNDS):
         slow = (log > 0) | ~window.trusted[:, None]
         if not (log > 0).any():
-            return [], nobody, shows
+            return [], overlap_loss(table, length), shows
         pace = pace.without(slow)
         log, error = _slower(pace)
         if ((log > 0) | ~window.trusted[:, None] == slow).all():
             break
-    kind_of_pair = np.zeros(int(table.pair.max()) + 1, np.int64)
-    kind_of_pair[table.pair] = table.kind
+    columns = np.flatnonzero((log > 0).any(axis=1)).tolist()
+    longer, lost = longer_by_kind(table, pace, log, columns)
     place, size = window.segments(table), window.plan.size
     found = []
-    for column in np.flatnonzero((log > 0).any(axis=1)).tolist():
-        slow = log[column] > 0
+    for column in columns:
         mine = table.of(column)
-        longer = pace.by_kind(column, slow, kind_of_pair, int(table.kind.max()) + 1)
-        longer = np.where(np.isnan(longer), log[column].max(), longer)
-        length = table.length[mine].astype(np.float64)
-        usual = np.where(slow[table.step[mine]], length * np.exp(-longer[table.kind[mine]]), length)
-        own, other = (np.bincount(place[mine], ns, size)[:size] for ns in (length, usual))
+        usual = length[mine] * np.exp(-longer[column][table.kind[mine]] * (log[column] > 0)[table.step[mine]])
+        own, other = (np.bincount(place[mine], ns, size)[:size] for ns in (length[mine], usual))
         share = np.clip(np.divide(own - other, own, out=np.zeros(size), where=own > 0), 0.0, 1.0)
         edges, graph = window.edges(column, Work.DEVICE), window.replay.graph
         less = graph.work[edges] * share[graph.segment[edges]]
         relative = float(error[column]) / float(log[column].max())
         found.append(Candidate(column, "slow_compute", edges, less, float((own - other).sum()), relative))
-    return found, log, shows
+    return found, lost, shows
+
+
+def longer_by_kind(
+    table: KernelTable, pace: KernelPace, log: F64, columns: Sequence[int]
+) -> tuple[dict[int, F64], float]:
+    """Return by how much each slow rank takes longer for each kind of kernel (log, shape (kinds,)), and the share of
+    their speed that kernels lose beside communication.
+
+    Kinds that run alone on the slow rank only, because the others wait beside them, are compared as they ran, with that
+    loss taken off. They are taken to be slower by no more than the mean of the others, which needs no such estimate: a
+    device that is slow at what is bound by memory need not be slow at matrix products.
+    """
+    kind_of_pair = np.zeros(int(table.pair.max()) + 1, np.int64)
+    kind_of_pair[table.pair] = table.kind
+    kinds = int(table.kind.max()) + 1
+    slow = log[table.rank, table.step] > 0
+    paired = {column: pace.by_kind(column, log[column] > 0, kind_of_pair, kinds) for column in columns}
+    evenly = table.length.astype(np.float64)
+    for column, longer in paired.items():
+        mine = np.flatnonzero(slow & (table.rank == column))
+        evenly[mine] *= np.exp(-np.nan_to_num(longer, nan=np.inf)[table.kind[mine]])  # 0 tells nothing of the loss
+    lost = overlap_loss(table, evenly)
+    alone = np.log(np.maximum(table.length * (1.0 - lost * table.beside), 1.0))
+    usual = medians_by_key(table.kind[~slow], alone[~slow], kinds)
+    for column, longer in paired.items():
+        mine = slow & (table.rank == column)
+        seen = np.maximum(medians_by_key(table.kind[mine], alone[mine], kinds) - usual, 0.0)
+        longer[:] = np.where(np.isnan(longer), np.fmin(seen, log[column].max()), longer)
+    return paired, lost
 
 
 def _slower(pace: KernelPace) -> tuple[F64, F64]:

@@ -16,9 +16,9 @@ __all__ = ["LateSet", "late_set", "shared_place"]
 CHANCE = 0.01
 """Largest probability at which ranks drawn at random from all would lie in one of the places of this kind."""
 MOST = 0.5
-"""The ranks form a set if each costs at least this share of the costliest rank's cost (they hide each other), or if the
-costliest costs less than this share of their joint cost (they take turns). Otherwise the costliest is the straggler,
-and the others are mentioned."""
+"""The ranks form a set if each costs, or is delayed by, at least this share of the costliest rank's cost or delay (they
+hide each other; of equally slow stages of a pipeline the last gains most), or if the costliest costs less than this
+share of their joint cost (they take turns). Otherwise the costliest is the straggler, and the others are mentioned."""
 HOST_ADVICE = (
     "Look at the host before the code: power cap and temperature of its devices, other processes, CPU governor, memory "
     "bandwidth, its disk; drain it and test it alone."
@@ -70,7 +70,9 @@ def late_set(evidence: Evidence, stragglers: Sequence[StragglerDecision]) -> Lat
     if len(ranks) < 2 or not one_cause or sorted({first.rank, *first.beside}) != ranks or first.cost_ms <= 0:
         return None
     cost = max(first.together_ms, first.cost_ms)
-    alike = all(s.suspect.cost_ms >= MOST * first.cost_ms for s in stragglers)
+    alike = all(
+        s.suspect.cost_ms >= MOST * first.cost_ms or s.suspect.excess_ms >= MOST * first.excess_ms for s in stragglers
+    )
     if not alike and first.cost_ms >= MOST * cost:
         return None
     return LateSet(ranks, shared_place(evidence, ranks), cost, first.error_ms * cost / first.cost_ms)

@@ -14,6 +14,7 @@ from rankscope.diagnose.verdicts.step import DISTORTED
 from rankscope.listing import named_ranks, some_ranks
 from rankscope.records.evidence import Evidence
 from rankscope.records.report import Action, Confidence, Verdict
+from rankscope.statistics.thresholds import UNIFORM
 
 __all__ = ["no_straggler", "slow_group"]
 
@@ -65,6 +66,7 @@ def no_straggler(evidence: Evidence, actions: Sequence[Action]) -> Verdict:
     step = evidence.step_ms or 0.0
     limit = what_limits(evidence)
     why = [*limit.why, _why_nobody(evidence, step)]
+    why += _slow_hosts(evidence) if limit.kind == "host_bound" else []
     if evidence.missing:
         why.append(f"Nothing is known of {named_ranks(evidence.missing)}, for which waiting counts as transfer.")
     if evidence.unsound:
@@ -100,6 +102,16 @@ def _why_nobody(evidence: Evidence, step: float) -> str:
         f"Bringing rank {who.rank} to the level of its peers would save {with_error(gain, who.error_ms)} a step: not "
         "told from noise, or too little."
     )
+
+
+def _slow_hosts(evidence: Evidence) -> list[str]:
+    """Tell of hosts that are slower at everything, since their cost does not count that."""
+    slow = [suspect for suspect in evidence.suspects if suspect.uniform > UNIFORM]
+    return [
+        f"Host work of rank {suspect.rank} takes {suspect.uniform:.2f} times as long as its peers', everywhere: taken "
+        "for its machine (CPU clock, other processes), and not counted as a delay."
+        for suspect in sorted(slow, key=lambda suspect: -suspect.uniform)[:1]
+    ]
 
 
 def _confidence(evidence: Evidence) -> tuple[Confidence, str]:

@@ -6,7 +6,17 @@ import math
 from collections.abc import Sequence
 
 from rankscope.causes.table import DEVICE_CAUSES
-from rankscope.causes.wording import amount, cause_record, hours, parts, sentence_of, share, step_time, with_error
+from rankscope.causes.wording import (
+    amount,
+    cause_record,
+    hours,
+    parts,
+    sentence_of,
+    share,
+    step_time,
+    told_apart,
+    with_error,
+)
 from rankscope.diagnose.base.advice import in_words, mends
 from rankscope.diagnose.base.facts import advice_for, facts_of
 from rankscope.diagnose.base.late_sets import LateSet, late_set
@@ -177,9 +187,10 @@ def _named(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
         most = suspect.operators[0]
         what = "of device time" if evidence.device else "by itself"
         where = f", most of them in {most.line}" if most.line else ""
+        own, other = told_apart(most.ms, most.peers_ms)
         found.append(
-            f"{most.name}: {most.calls:.0f} a step there and {most.peers_calls:.0f} on a peer, {amount(most.ms)} "
-            f"{what} against {amount(most.peers_ms)}{where}."
+            f"{most.name}: {most.calls:.0f} a step there and {most.peers_calls:.0f} on a peer, {own} {what} against "
+            f"{other}{where}."
         )
     lines = suspect.lines.get(cause, {})
     if lines:

@@ -7,6 +7,7 @@ from rankscope.diagnose.base.decision import StragglerDecision
 from rankscope.diagnose.base.facts import advice_for
 from rankscope.diagnose.base.reasons import reasons
 from rankscope.diagnose.base.rule import Case, Rule
+from rankscope.listing import named_ranks
 from rankscope.records.report import Finding
 
 __all__ = ["RULE"]
@@ -20,7 +21,7 @@ def _straggler(decision: StragglerDecision, case: Case) -> Finding:
     suspect, evidence, cause = decision.suspect, case.evidence, cause_record(decision.cause)
     step = (evidence.whole_step_ms if decision.once else evidence.step_ms) or 0.0
     better = amount(max(step - suspect.cost_ms, 0.0))
-    also = f", with rank {', '.join(map(str, suspect.beside[:8]))} fixed too," if suspect.beside else ""
+    also = f", with {named_ranks(suspect.beside)} fixed too," if suspect.beside else ""
     lines = [
         (
             f"Without rank {suspect.rank}'s extra time{also} {step_time(step)} become {better} "

@@ -1,0 +1,41 @@
+"""Ends of device work that seem to lie after the begin of what waited for them, since times are rounded.
+
+A start and a duration are rounded each, so that their sum may exceed the start of the next piece by a little. Replays
+find what a piece waited for among the work that ended before it began: a wait that is missed for a nanosecond is a
+delay that no other rank's work seems to explain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rankscope.trace.columns import RankTrace
+
+__all__ = ["without_rounding"]
+
+DIGITS = 5
+"""Error of an end in units of the last digit: start, duration, and the conversion of floating-point numbers."""
+MOST_NS = 1_000
+"""Largest error, in ns: older traces have whole microseconds."""
+
+
+def without_rounding(trace: RankTrace) -> RankTrace:
+    """End each piece of device work no later than the begin of one that starts within the error of its end."""
+    events = trace.events
+    rows = np.flatnonzero((events.stream >= 0) & (events.duration > 0))
+    if len(rows) < 2:
+        return trace
+    begin, end = events.start[rows], events.end[rows]
+    digit = int(np.gcd.reduce(np.concatenate((np.diff(begin), events.duration[rows]))))
+    error = min(DIGITS * digit, MOST_NS)
+    duration = events.duration.copy()
+    for device in np.unique(events.pid[rows]).tolist():
+        mine = np.flatnonzero(events.pid[rows] == device)
+        starts = begin[mine]  # ascending, as events are
+        following = np.searchsorted(starts, np.maximum(end[mine] - error, starts + 1))
+        until = np.append(starts, np.iinfo(np.int64).max)[following]
+        over = until < end[mine]
+        duration[rows[mine[over]]] = (until - starts)[over]
+    return replace(trace, events=replace(events, duration=duration))
