@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import rankscope
@@ -38,13 +40,16 @@ def as_markdown() -> str:
 
 
 def _of_class(name: str, kind: type, level: str = "##") -> Iterator[str]:
-    yield from ["", f"{level} {name}", "", *_text(inspect.getdoc(kind) or "")]
+    made = kind.__name__ == "region" or dataclasses.is_dataclass(kind)  # by the user, with arguments of its own
+    yield from (
+        _described(name, kind, level) if made else ["", f"{level} {name}", "", *_text(inspect.getdoc(kind) or "")]
+    )
     for attribute, value in vars(kind).items():
         if attribute.startswith("_") or attribute == "what_if":  # which has a part of its own
             continue
         if inspect.isfunction(value):
             yield from _described(f"{name.rpartition('.')[2].lower()}.{attribute}", value, level + "#")
-        elif isinstance(value, property) and value.fget is not None:
+        elif isinstance(value, (property, cached_property)):
             shown = f"{name.rpartition('.')[2].lower()}.{attribute}"
             yield from ["", f"{level}# {shown}", "", *_text(inspect.getdoc(value) or "")]
 
@@ -55,6 +60,7 @@ def _described(name: str, function: Any, level: str) -> list[str]:
     shown = ", ".join(_parameters(parameters))
     returns = "" if signature.return_annotation in (inspect.Signature.empty, "None") else signature.return_annotation
     arrow = f" -> {returns}" if returns else ""
+    arrow = "" if inspect.isclass(function) else arrow
     return [
         "",
         f"{level} {name}",

@@ -70,7 +70,7 @@ def load_traces(
 ) -> Traces:
     """Find and read the traces of a job.
 
-    No error is raised for a file that cannot be used; the result lists it with the reason in ``sources``.
+    No error is raised for a file or path that cannot be used; the result lists it with the reason in ``sources``.
 
     Args:
         paths: a run directory, a folder of Kineto traces or a trace file, or several.
@@ -81,7 +81,6 @@ def load_traces(
         progress: called with bytes read, bytes in total, and the file just read; nothing is printed.
 
     Raises:
-        rankscope.errors.NoFileError: a path does not exist.
         rankscope.errors.ConfigError: ``ranks`` names a file that is not one of the traces.
     """
     given = {Path(path): rank for path, rank in (ranks or {}).items()}

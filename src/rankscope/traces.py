@@ -16,7 +16,7 @@ from rankscope.analysis.hta.adapter import trace_analysis
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import AnalysisError
-from rankscope.listing import some_ranks
+from rankscope.listing import counted, some_ranks
 from rankscope.records.manifest import RunManifest
 from rankscope.timeline.merge import merge
 from rankscope.timeline.prepare import on_axis
@@ -83,12 +83,15 @@ class Traces:
         return found
 
     def __repr__(self) -> str:
-        traces = self.loaded.traces
+        traces, others = self.loaded.traces, [s for s in self.loaded.sources if s.status != "used"]
+        why = f"; {counted(len(others), 'other file')}, see .sources" if others else ""
+        if not traces:
+            first = f": {others[0].path}: {others[0].reason}" if others else ""
+            return f"no trace{first}{why if len(others) > 1 else ''}"
         windows = len({(trace.attempt, trace.window) for trace in traces})
         events = sum(len(trace.events) for trace in traces)
-        other = len(self.loaded.sources) - sum(source.status == "used" for source in self.loaded.sources)
-        left = f"; {other} other files, see .sources" if other else ""
-        return f"{len(traces)} traces of {len(self.ranks)} ranks in {windows} windows, {events:,} events{left}"
+        of = f"{counted(len(self.ranks), 'rank')} in {counted(windows, 'window')}"
+        return f"{counted(len(traces), 'trace')} of {of}, {events:,} events{why}"
 
     # ------------------------------------------------------------ tables
 

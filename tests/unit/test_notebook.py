@@ -24,4 +24,7 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert "Rank 1 holds up every step" in said
     assert "matrix products" in said
     counts = names["counts"]
+    assert "38 ± 2 ms" in said, "the verdict's price"
+    calls = names["calls"]
+    assert calls[calls.wait > 0].last_rank.mode().tolist() == [1]
     assert int(counts.loc["aten::mm", 1] - counts.loc["aten::mm", 0]) == 4 * 250, "planted: 250 more in each of 4 steps"

@@ -23,11 +23,19 @@ def test_ranks_are_told_apart(traces: rankscope.Traces) -> None:
     """The run recorded six steps (see its run.json) on two ranks."""
     assert (traces.ranks, len(traces)) == ([0, 1], 2)
     assert [one.ranks for one in traces] == [[0], [1]]
-    assert repr(traces).startswith("2 traces of 2 ranks in 1 windows, ")
+    assert repr(traces).startswith("2 traces of 2 ranks in 1 window, ")
     assert traces.rank(1).events.num_rows + traces.rank(0).events.num_rows == traces.events.num_rows
     assert {"events", "to_perfetto", "sources"} <= set(dir(traces))
     with pytest.raises(KeyError, match=r"no trace of rank 7; there are those of rank 0, 1"):
         traces.rank(7)
+
+
+def test_a_path_that_is_none_is_told() -> None:
+    assert repr(rankscope.load_traces("nowhere")) == "no trace: nowhere: no such file or folder"
+    with pytest.raises(errors.AnalysisError, match=r"nowhere: no such file or folder"):
+        rankscope.load("nowhere")
+    with pytest.raises(AttributeError, match=r"did you mean 'analyze'\?"):
+        rankscope.analyse  # noqa: B018
 
 
 def test_steps_and_meta(traces: rankscope.Traces) -> None:

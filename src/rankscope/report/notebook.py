@@ -27,6 +27,10 @@ from rankscope.report.plots import COLOURS, Lanes, Plots
 if TYPE_CHECKING:
     import pandas as pd
 
+    _Fields = ClusterReport  # so that editors and type checkers know the attributes
+else:
+    _Fields = object
+
 __all__ = ["TABLES", "Report", "WhatIf"]
 
 TABLES = (
@@ -113,7 +117,7 @@ class HTML(str):
         return str(self)
 
 
-class Report(RecordView):
+class Report(RecordView, _Fields):
     """The result of :func:`rankscope.analyze` and :func:`rankscope.read_report`.
 
     Every field of ``report.json`` is an attribute of the same name: ``report.verdict.sentence``,
@@ -130,7 +134,7 @@ class Report(RecordView):
         return {"record": self.record, "_ask": None, "_lanes": None}
 
     @property
-    def what_if(self) -> WhatIfs:
+    def what_if(self) -> WhatIfs:  # type: ignore[override]  # it is one, and can be called
         """Gain of each step under the assumptions of report.json; to be called with other assumptions."""
         return WhatIfs(self.record, self._ask)
 
