@@ -8,8 +8,9 @@ with and without the stall.
 
 ``--ranks`` makes a table: for each number of ranks (TP 8 x DP, in a process of its own, 3 collectives a layer and step)
 the CPU seconds of every stage from reduced objects to the written report, the most memory until its end, and by which
-power of the ranks the seconds grow: between the last two sizes, and from the first of 256 or more to the last. The
-planted rank has to be found in each. It goes on with the sizes that ``--out`` does not have.
+power of the ranks the seconds grow: between the last two sizes, and from the first of 256 or more to the last. The job
+is simulated and its objects are written by another process, whose memory is not that of the report. The planted rank
+has to be found in each. It goes on with the sizes that ``--out`` does not have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,10 +56,14 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=3, help="of the table's job")
     parser.add_argument("--out", type=Path, help="of the table: what was measured, to go on from")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.ranks:
         sizes = [int(text) for text in arguments.ranks.split(",")]
         return table(sizes, arguments.steps, arguments.layers, arguments.out)
+    if arguments.one and arguments.write:
+        print(json.dumps(written(arguments.one, arguments.steps, arguments.layers, arguments.write)))
+        return 0
     if arguments.one:
         print(json.dumps(stages(arguments.one, arguments.steps, arguments.layers)))
         return 0
@@ -150,7 +154,6 @@ def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]
     from rankscope.analysis.windows.stages import Stages
     from rankscope.reduced.collected import load_objects
     from rankscope.report import write_report
-    from rankscope.trace.files.objects import ObjectWriter, ReducedFile
 
     took: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
@@ -172,21 +175,33 @@ def stages(size: int, steps: int, layers: int) -> dict[str, tuple[float, float]]
         _clock(replay, name, clocked)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "all.columns"
-        late = size // 3
-        mesh, fault = Mesh(tp=8, dp=size // 8), Fault(late, Item("fetch", host=20 * MS))
-        with ObjectWriter.open(path) as writer:
-            for trace in simulate(by_hand(layers), mesh, steps=steps, noise=0.02, faults=[fault]):
-                member = clocked("columns written", partial(writer.add, trace))
-                name = f"rank_{trace.rank}.json"
-                writer.contents.files.append(ReducedFile(path=name, name=name, format="simulated", members=[member]))
-        del trace
+        words = [sys.executable, __file__, "--one", str(size), "--steps", str(steps), "--layers", str(layers)]
+        done = subprocess.run([*words, "--write", str(path)], stdout=subprocess.PIPE, text=True, check=True)
+        took["columns written"] = json.loads(done.stdout.splitlines()[-1])
         load = clocked("columns read", lambda: load_objects([path]))
         report = clocked("analysis", lambda: analyze(load, hta=True))
         clocked("report written", lambda: write_report(report, Path(folder) / "report"))
-    if report.verdict.ranks != [late] or report.errors:
+    if report.verdict.ranks != [size // 3] or report.errors:
         raise SystemExit(f"wrong: {report.verdict.sentence} {report.errors}")
     took[TOGETHER] = [sum(took[name][0] for name in ("columns read", "analysis", "report written")), peak_mb()]
     return {name: (took[name][0], took[name][1]) for name in sorted(took, key=lambda n: -took[n][0])}
+
+
+def written(size: int, steps: int, layers: int, path: Path) -> tuple[float, float]:
+    """Simulate a job and write its objects. Return the CPU seconds of writing, and the peak memory, MB: the simulation
+    holds all traces at once."""
+    from rankscope.trace.files.objects import ObjectWriter, ReducedFile
+
+    took = 0.0
+    mesh, fault = Mesh(tp=8, dp=size // 8), Fault(size // 3, Item("fetch", host=20 * MS))
+    with ObjectWriter.open(path) as writer:
+        for trace in simulate(by_hand(layers), mesh, steps=steps, noise=0.02, faults=[fault]):
+            begin = time.process_time()
+            member = writer.add(trace)
+            took += time.process_time() - begin
+            name = f"rank_{trace.rank}.json"
+            writer.contents.files.append(ReducedFile(path=name, name=name, format="simulated", members=[member]))
+    return took, peak_mb()
 
 
 def _clock(module: Any, name: str, clocked: Callable[[str, Callable[[], Any]], Any]) -> None:
