@@ -1,6 +1,6 @@
 """Two nodes whose link to the store of the run directory is slow: are steps longer while traces are shipped?
 
-    sudo python benchmarks/slow_store.py [--rate 256kbit] [--seconds 75] [--rounds 4] [--out results.json]
+    sudo python benchmarks/slow_store.py [--rate 512kbit] [--seconds 75] [--rounds 4] [--out results.json]
 
 Each node is a network namespace. Ranks talk over a link of full speed; the store, moto's S3 server in a third
 namespace, is reached over links that ``tc`` limits (token bucket). The job (gloo, DDP, one rank a node) notes when each
@@ -38,7 +38,7 @@ from typing import Any
 HERE = Path(__file__)
 MODES = ("torchrun", "store", "torchrun again")
 SPACES = {name: f"rkslow{name}" for name in "abs"}
-FIRST, ACTIVE, EVERY = 100, 5, 500
+FIRST, ACTIVE, EVERY = 100, 5, 1000
 """Steps: the first window, its length, and from one window to the next."""
 SETTLED = 30
 """Steps after a window that are not counted, nor are those of the window and before it."""
@@ -179,7 +179,7 @@ class Carried:
             try:
                 before, began = None, time.monotonic()
                 while not self._over.wait(LOOK_S):
-                    now, count = time.monotonic(), _sent(within_a.pid)
+                    now, count = time.monotonic(), _moved(within_a.pid)
                     if before is not None and count - before > BUSY_BYTES:
                         self.busy.append((began, now))
                         self.bytes += count - before
@@ -192,10 +192,11 @@ class Carried:
         self._thread.join()
 
 
-def _sent(pid: int) -> int:
-    """Bytes that the namespace of a process has sent to the store (proc_pid_net(5))."""
+def _moved(pid: int) -> int:
+    """Bytes that the namespace of a process has sent to the store, and read back from it (proc_pid_net(5))."""
     lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
-    return next((int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("rks:")), 0)
+    counts = next((line.split(":")[1].split() for line in lines if line.strip().startswith("rks:")), ["0"] * 9)
+    return int(counts[0]) + int(counts[8])
 
 
 def launch(mode: str, number: int, seconds: float, folder: Path) -> dict[str, Any]:
@@ -313,7 +314,7 @@ def stop(number: int, _frame: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", default="256kbit")
+    parser.add_argument("--rate", default="512kbit")
     parser.add_argument("--seconds", type=float, default=75.0, help="of training, a job")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("slow_store.json"))

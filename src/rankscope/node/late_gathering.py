@@ -47,6 +47,10 @@ class Gathered:
     """Result of gathering a spool."""
 
     run_dir: RunDir
+    place: str
+    """The run directory as the user names it: a folder or a URL."""
+    ended: bool
+    """Whether it has a run.json, so that a report can be made."""
     windows: int
     """Number of window records that were placed now."""
     left: str
@@ -96,13 +100,14 @@ def gather_later(folder: Path, to: Path | None = None, *, moved: Callable[[int],
             why[""] = f"{run_dir.path} could not be written: {error.strerror or error}"
         if not where.push(last=True):
             why[""] = where.left
-        words = left_in_words(spool, why) if why else ""
+        words, ended = left_in_words(spool, why) if why else "", run_dir.ended
         if not words:
             where.close()
         where.end()
         if not words and not discard(spool):
             words = left_in_words(spool, {})
-        return Gathered(run_dir=run_dir, windows=windows, left=words, notes=notes)
+        place = where.url or str(run_dir.path)
+        return Gathered(run_dir=run_dir, place=place, ended=ended, windows=windows, left=words, notes=notes)
 
 
 @contextlib.contextmanager

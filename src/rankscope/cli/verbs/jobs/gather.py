@@ -9,6 +9,7 @@ from rankscope.cli.parts.arguments import Verbs
 from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
 from rankscope.errors import RunDirError
+from rankscope.rundir.urls import is_url
 
 __all__ = ["add_gather", "gather_verb"]
 
@@ -38,12 +39,15 @@ def gather_verb(arguments: argparse.Namespace) -> int:
             progress(min(done, total), total)
 
         gathered = gather_later(arguments.path, arguments.run_dir, moved=moved)
-    folder = gathered.run_dir.path
-    note("gathered later", [folder], traces=str(gathered.windows))
-    print(f"{folder}: {gathered.windows} trace(s) placed")
+    place = gathered.place
+    note("gathered later", [gathered.run_dir.path], traces=str(gathered.windows))
+    print(f"{place}: {gathered.windows} trace(s) placed")
     for text in gathered.notes:
         say(text)
     if gathered.left:
         say(f"not everything could be gathered: {gathered.left}")
-    say(f"`rankscope analyze {folder} --output {folder}/report` writes the report")
+    if gathered.ended:
+        say(
+            f"`rankscope analyze {place} --output {'report' if is_url(place) else f'{place}/report'}` writes the report"
+        )
     return RunDirError.exit_code if gathered.left else 0
