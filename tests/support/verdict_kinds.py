@@ -9,6 +9,19 @@ from rankscope.causes.wording import amount
 from rankscope.diagnose.advice.table import advise
 from rankscope.diagnose.rules.table import find, open_case
 from rankscope.diagnose.verdict import judge
+from rankscope.records.changes import (
+    BesideCalls,
+    Chain,
+    Changes,
+    DoubledBatch,
+    ExpertParallel,
+    PlainAttention,
+    SlowLink,
+    SmallCalls,
+    TensorParallel,
+    UnalignedProduct,
+    UnevenAttention,
+)
 from rankscope.records.evidence import (
     Contention,
     Evidence,
@@ -111,6 +124,19 @@ KINDS: dict[str, Evidence] = {
     "V4 bound by the GPU, without shapes": evidence(
         compute_pct=97.0, exposed_comm_pct=1.0, idle_pct=2.0, shapes=False, uses=["compile"]
     ),
+    "V4 bound by the GPU, its kernels can be faster": evidence(
+        compute_pct=97.0, exposed_comm_pct=1.0, idle_pct=2.0, efficiency=H100, uses=["ddp", "fused_optimizer"],
+        work_gains={"element-wise, norms and losses": 21.0},
+        changes=Changes(
+            product=UnalignedProduct(
+                operator="aten::mm", sizes="[8192, 768] x [768, 50257]", pad={50257: 50304}, tflops=95.4,
+                aligned_tflops=762.4, low_ms=12.5, high_ms=12.9,
+            ),
+            attention=PlainAttention(kernels=102.0, ms=16.3, fallback=True, low_ms=14.1, high_ms=17.4),
+            beside=BesideCalls(ratio=1.31, error=0.08, operator="aten::mm", high_ms=2.4),
+            chain=Chain(operators=["aten::add", "aten::native_layer_norm"], count=12.0, ms=4.2),
+        ),
+    ),
     "V5 bound by the host": evidence(
         host_ms=41.0, most_host_ms=44.0, host_gain_ms=50.0, launches=1654.0, kernel_us=1.4, often="aten::add",
         often_calls=1504.0, idle_pct=41.0,
@@ -121,6 +147,36 @@ KINDS: dict[str, Evidence] = {
     ),
     "V7 bound by communication, DDP": evidence(
         transfer_ms=28.0, network_gain_ms=26.0, overlap_gain_ms=20.0, uses=["ddp"], modules={"DDP bucket 1": 22.0}
+    ),
+    "V7 bound by communication, many small calls": evidence(
+        transfer_ms=28.0, network_gain_ms=26.0, overlap_gain_ms=20.0, uses=["ddp"], modules={"DDP bucket 1": 22.0},
+        changes=Changes(
+            small_calls=[
+                SmallCalls(
+                    ranks=[0, 1, 2, 3], kind="all_reduce", calls=148.0, fixed_us=41.0, mean_us=44.0, megabytes=0.02,
+                    high_ms=6.0,
+                )
+            ],
+            link=SlowLink(
+                ranks=[0, 1, 2, 3], kind="all_reduce", link="NVLink 4", link_gb_s=450.0, best_gb_s=21.0, calls=30,
+                low_ms=8.0, high_ms=9.0,
+            ),
+            batch=DoubledBatch(low_ms=4.0, high_ms=9.0, twice_ms=182.0),
+        ),
+    ),
+    "V7 bound by communication, tensor and expert parallel": evidence(
+        transfer_ms=28.0, network_gain_ms=26.0, overlap_gain_ms=20.0,
+        efficiency=replace(
+            H100,
+            groups=[WorkGroup(name="matrix products", ms_per_step=30.0, kernels_per_step=99.0, peak_pct=31.0)],
+        ),
+        changes=Changes(
+            tensor=TensorParallel(size=2, ranks=[0, 1], hosts=1, high_ms=12.0, halved_ms=11.0, others_ms=12.0),
+            experts=ExpertParallel(high_ms=9.0, others_ms=14.0, balanced_ms=3.0),
+            context=UnevenAttention(
+                group=[0, 1, 2, 3], late=[2, 3], longest_ms=21.0, mean_ms=12.0, low_ms=4.0, high_ms=8.0
+            ),
+        ),
     ),
     "V7 a slow link": evidence(
         slow_groups=[GroupDelay(ranks=[2, 3], kinds=["all_reduce"], ratio=3.1, cost_ms=22.0, error_ms=1.5)]

@@ -362,7 +362,7 @@ def test_a_gain_with_both_ends_is_a_range_and_never_more_than_a_step() -> None:
     """6 to 10 ms are 8 +- 2. Below 1 % of the step at the lower end it is at most 10. An unrecorded step of 8 ms leaves
     6 to 8."""
     (action,) = advise(open_case(evidence(changes=Changes(product=ODD))))
-    assert in_words(action, 100.0).endswith("at up to 402. Saves 8 ± 2 ms a step (8 %).")
+    assert in_words(action, 100.0).endswith("like ones at 402. Saves 8 ± 2 ms a step (8 %).")
     (action,) = advise(open_case(evidence(changes=Changes(product=replace(ODD, low_ms=0.5)))))
     assert in_words(action, 100.0).endswith("Saves at most 10 ms a step (10 %).")
     (action,) = advise(open_case(evidence(changes=Changes(product=ODD), recording_ms=92.0)))
@@ -375,6 +375,13 @@ def test_the_costliest_chain_is_named() -> None:
     assert action.text.endswith("Costliest chain: add, native_layer_norm (12 a step, 4.2 ms).")
     (action,) = advise(open_case(evidence(work_gains=FUSED, changes=Changes(chain=replace(chain, ms=0.9)))))
     assert "chain" not in action.text
+
+
+def test_buckets_are_not_to_be_smaller_and_larger() -> None:
+    case = evidence(transfer_ms=30.0, network_gain_ms=20.0, uses=["ddp"], changes=Changes(small_calls=[SMALL]))
+    hide, merge = advise(open_case(case))
+    assert (hide.code, "smaller" in hide.text) == ("hide_transfers", False)
+    assert (merge.code, "larger buckets" in merge.text) == ("merge_calls", True)
 
 
 def test_a_rank_with_more_of_a_mask_is_not_told_to_change_its_device() -> None:

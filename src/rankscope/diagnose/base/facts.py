@@ -15,9 +15,8 @@ __all__ = ["advice_for", "by_a_mask", "facts_of"]
 def by_a_mask(uneven: UnevenAttention) -> str:
     """Return what to do about ranks that compute attention for longer, by their part of a causal mask."""
     return (
-        "Shard the sequence in pairs of pieces from its head and its tail, as context_parallel of PyTorch does by "
-        f"default: attention takes rank {some_ranks(uneven.late)} up to {amount(uneven.longest_ms)} a step, on average "
-        f"{amount(uneven.mean_ms)}. A causal mask leaves less to the ranks with the begin of the sequence."
+        "Shard the sequence in pairs of pieces from head and tail (context_parallel's default): attention takes rank "
+        f"{some_ranks(uneven.late)} up to {amount(uneven.longest_ms)} a step, the mean is {amount(uneven.mean_ms)}."
     )
 
 

@@ -22,6 +22,8 @@ def begin_earlier(evidence: Evidence) -> str:
         return "Begin transfers earlier: wrap each block, backward_prefetch=BACKWARD_PRE, forward_prefetch=True."
     if "ddp" in evidence.uses:
         where = f" Most exposed: {most}." if most else ""
+        if evidence.changes.small_calls:  # the buckets are too small already
+            return f"Begin transfers earlier: static_graph=True, find_unused_parameters=False.{where}"
         return f"Begin transfers earlier: smaller last DDP bucket (bucket_cap_mb), static_graph=True.{where}"
     return (
         "Begin transfers earlier, beside compute that does not need them: asynchronous calls (async_op=True), waited "

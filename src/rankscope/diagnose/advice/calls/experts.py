@@ -15,17 +15,16 @@ def _find(case: Case) -> list[Action]:
     if experts is None or not evidence.device:
         return []
     hide = (
-        "Hide the all-to-alls of experts behind compute of another micro-batch or of weight gradients (in Megatron "
-        "--overlap-moe-expert-parallel-comm, --delay-wgrad-compute), or send less: experts of one host first."
+        "Hide the experts' all-to-alls behind compute (in Megatron --overlap-moe-expert-parallel-comm, "
+        "--delay-wgrad-compute), or prefer experts of the same host."
     )
     even = (
-        "Balance the experts: a balancing loss or bias of the router, or a capacity for each. Ranks compute unequally "
-        "long between all-to-alls, and a busy expert is no slow device."
+        "Balance the experts by a loss, a bias of the router or a capacity: ranks compute unequally long between "
+        "all-to-alls. A busy expert is no slow device."
     )
+    check = "compute of the ranks within 20 %; the loss curve"
     return [
-        *at_most(
-            evidence, "balance_experts", even, experts.balanced_ms, "compute of ranks within 20 %; the loss curve"
-        ),
+        *at_most(evidence, "balance_experts", even, experts.balanced_ms, check),
         *at_most(evidence, "overlap_experts", hide, hidden_ms(evidence, experts.high_ms), "exposed all-to-all"),
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rankscope.causes.wording import amount
 from rankscope.diagnose.base.advice import Advice, at_most, in_range
 from rankscope.diagnose.base.rule import Case
 from rankscope.listing import some_ranks
@@ -19,9 +18,9 @@ def _find_link(case: Case) -> list[Action]:
     if link is None or evidence.slow_groups:  # of those the verdict says to test the link
         return []
     text = (
-        f"Look at the link, not at the code: {link.kind.replace('_', '-')} of ranks {some_ranks(link.ranks)} moves "
-        f"{link.best_gb_s:.0f} GB/s at best, {link.link} {link.link_gb_s:.0f}. NCCL_DEBUG=INFO shows the transport and "
-        "the rings (P2P off, a missing NVLink), nccl-tests what the link gives."
+        f"Test the link, not the code: {link.kind.replace('_', '-')} of ranks {some_ranks(link.ranks)} moves "
+        f"{link.best_gb_s:.0f} GB/s at best, {link.link} gives {link.link_gb_s:.0f}. NCCL_DEBUG=INFO shows the "
+        "transport, nccl-tests the rate."
     )
     return in_range(evidence, "test_link", text, link, "bus bandwidth as in nccl-tests", link.ranks)
 
@@ -34,7 +33,7 @@ def _find_small(case: Case) -> list[Action]:
         return []  # on processors of one host calls are their own work, whatever their size
     text = (
         f"{_how(evidence, small)}: {small.calls:.0f} calls a step of {small.megabytes:.2g} MB take "
-        f"{amount(small.mean_us / 1e3)} each, of which {amount(small.fixed_us / 1e3)} do not depend on their size."
+        f"{small.mean_us:.0f} µs each, {small.fixed_us:.0f} µs of it whatever their size."
     )
     check = f"{small.kind.replace('_', '-')} calls a step; GB/s"
     return at_most(evidence, "merge_calls", text, small.high_ms, check, small.ranks)
@@ -42,12 +41,12 @@ def _find_small(case: Case) -> list[Action]:
 
 def _how(evidence: Evidence, small: SmallCalls) -> str:
     if "ddp" in evidence.uses and small.kind == "all_reduce":
-        return "Reduce larger buckets, bucket_cap_mb of DDP (25 by default)"
+        return "Reduce larger buckets (bucket_cap_mb of DDP, 25 by default)"
     if "fsdp2" in evidence.uses:
-        return "Shard in fewer groups, several blocks in one call: fully_shard([block, next_block])"
+        return "Shard several blocks as one group, fully_shard([block, next_block])"
     if "fsdp1" in evidence.uses:
-        return "Shard in fewer groups: wrap several blocks as one"
-    return f"Flatten the tensors of one {small.kind.replace('_', '-')} after the other into one"
+        return "Wrap several blocks as one unit"
+    return "Flatten what is sent one after the other into one tensor"
 
 
 ADVICE = Advice(code="test_link", find=_find_link)

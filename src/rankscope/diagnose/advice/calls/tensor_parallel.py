@@ -27,8 +27,8 @@ def _find(case: Case) -> list[Action]:
         return _one_host(evidence, tensor)
     gain = hidden_ms(evidence, tensor.high_ms)
     hide = (
-        "Hide the calls of tensor parallel groups behind their products: async TP (torch.compile with "
-        "torch._inductor.config._micro_pipeline_tp = True), or in Megatron --sequence-parallel --tp-comm-overlap."
+        "Hide tensor parallel calls: async TP (torch.compile with torch._inductor.config._micro_pipeline_tp = True), "
+        "in Megatron --tp-comm-overlap."
     )
     return [
         *at_most(evidence, "overlap_tensor_parallel", hide, gain, "exposed transfer of these groups"),
@@ -38,8 +38,8 @@ def _find(case: Case) -> list[Action]:
 
 def _one_host(evidence: Evidence, tensor: TensorParallel) -> list[Action]:
     text = (
-        f"Keep tensor parallel groups within a host: that of ranks {some_ranks(tensor.ranks)} extends over "
-        f"{tensor.hosts}. Order the dimensions of the mesh so that tp is the last, or use smaller groups."
+        f"Keep tensor parallel groups within a host (tp as the last dimension of the mesh): that of ranks "
+        f"{some_ranks(tensor.ranks)} extends over {tensor.hosts}."
     )
     check = "GB/s of these groups"
     if tensor.within is not None:
@@ -55,10 +55,12 @@ def _halve(evidence: Evidence, tensor: TensorParallel) -> list[Action]:
         return []
     if row is not None and row.device_bytes and 2 * row.peak_reserved_bytes > row.device_bytes:
         return []
+    smaller = (
+        f"Halve tensor parallel groups to {tensor.size // 2}" if tensor.size > 2 else "Do without tensor parallelism"
+    )
     text = (
-        f"Halve tensor parallel groups to {tensor.size // 2} and double data parallel ones, if twice the parameters "
-        f"fit into memory: products run at {products.peak_pct:.0f} % of the peak, and would be twice as large. The "
-        "gain is that of the calls; what larger products gain on top, a trace of one size cannot tell."
+        f"{smaller}, if twice the parameters fit: products run at {products.peak_pct:.0f} % of the peak. What larger "
+        "ones gain, one trace cannot tell; this is of the calls."
     )
     return at_most(evidence, "halve_tensor_parallel", text, tensor.halved_ms, "TFLOP/s of products; peak memory")
 

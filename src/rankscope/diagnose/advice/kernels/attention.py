@@ -15,17 +15,16 @@ def _find(case: Case) -> list[Action]:
     plain = evidence.changes.attention
     if plain is None:
         return []
-    takes = f"takes {amount(plain.ms)} a step in {plain.kernels:.0f} kernels that write scores to memory"
+    takes = f"{amount(plain.ms)} a step in {plain.kernels:.0f} kernels"
     if plain.fallback:
         text = (
-            f"Let scaled_dot_product_attention use a fused kernel: it {takes}. Under "
-            "sdpa_kernel(SDPBackend.FLASH_ATTENTION) it says why it cannot (type, head size, mask); "
-            "for other masks use flex_attention."
+            f"Let scaled_dot_product_attention run fused ({takes}): sdpa_kernel(SDPBackend.FLASH_ATTENTION) says why "
+            "it does not; flex_attention for masks."
         )
     else:
         text = (
-            f"Use scaled_dot_product_attention, or flex_attention for other masks, in place of softmax and products: "
-            f"attention {takes}."
+            "Use scaled_dot_product_attention, or flex_attention for other masks: attention writes its scores to "
+            f"memory, {takes}."
         )
     return in_range(evidence, "fuse_attention", text, plain, "no softmax kernel in attention; the loss curve")
 

@@ -15,14 +15,10 @@ def _find(case: Case) -> list[Action]:
     if beside is None:
         return []
     most = f" (most: {beside.operator})" if beside.operator else ""
-    others = (
-        "; for FSDP's all-gathers set_symm_mem_for_comm and NCCL_CTA_POLICY=2, which use none of them"
-        if "fsdp2" in evidence.uses
-        else ""
-    )
+    others = "; for FSDP's all-gathers set_symm_mem_for_comm" if "fsdp2" in evidence.uses else ""
     text = (
-        f"Leave compute more of the device while NCCL runs: kernels then take {beside.ratio:.1f} times as long{most}. "
-        f"NCCL_MAX_CTAS=8 limits its blocks, and makes transfers longer{others}."
+        f"Leave compute more of the device beside NCCL: kernels{most} take {beside.ratio:.1f} times as long there. "
+        f"NCCL_MAX_CTAS=8, which lengthens transfers{others}."
     )
     check = "length of kernels beside collectives; bus bandwidth"
     return at_most(evidence, "fewer_ctas", text, beside.high_ms, check)

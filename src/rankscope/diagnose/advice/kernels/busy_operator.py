@@ -24,7 +24,8 @@ def _find(case: Case) -> list[Action]:
         return []
     gain = evidence.own_host_gain_ms
     part = None if gain is None else gain * min(calls / evidence.launches, 1.0)
-    text = f"Replace the {calls:,.0f} calls of {name} a step by a few large ones: stack, torch._foreach_*, vectorise."
+    text = f"Replace the {calls:,.0f} calls of {name} a step by a few large ones: stack, torch._foreach_*, vectorise"
+    text += "." if "compile" in evidence.uses else "; torch.compile may do the same."
     return at_most(evidence, "vectorise", text, part, f"calls of {name} a step")
 
 

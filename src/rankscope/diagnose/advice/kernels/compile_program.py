@@ -11,6 +11,8 @@ from rankscope.records.report import Action
 __all__ = ["ADVICE"]
 
 MEMORY_BOUND = "element-wise, norms and losses"
+NAMED = 3
+"""Operators of the costliest chain that are named."""
 LAUNCHES = 500
 """Number of kernels per step from which on the number of launches is what slows a host."""
 
@@ -34,7 +36,8 @@ def _most(evidence: Evidence) -> str:
     chain = evidence.changes.chain
     if chain is None or chain.ms < LEAST * (evidence.step_ms or 0.0):
         return ""
-    names = ", ".join(name.removeprefix("aten::") for name in chain.operators)
+    names = ", ".join(name.removeprefix("aten::") for name in chain.operators[:NAMED])
+    names += ", ..." if len(chain.operators) > NAMED else ""
     return f" Costliest chain: {names} ({chain.count:.0f} a step, {amount(chain.ms)})."
 
 

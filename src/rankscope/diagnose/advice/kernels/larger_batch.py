@@ -27,7 +27,7 @@ def _find(case: Case) -> list[Action]:
     if batch is not None and evidence.transfer_ms >= EXPOSED * evidence.whole_step_ms:
         text = (
             f"Use a larger batch on each rank, {allows}, or fewer ranks: two steps of {amount(evidence.whole_step_ms)} "
-            f"would be one of {amount(batch.twice_ms)} or more. It changes the optimization: fewer, larger steps."
+            f"become one of {amount(batch.twice_ms)} or more. It changes the optimization."
         )
         return in_range(evidence, "double_batch", text, batch, "tokens a second and device; the loss curve")
     text = f"Use a larger micro-batch, {allows}: copies of sharded parameters cost the same for each step."

@@ -16,9 +16,8 @@ def _find(case: Case) -> list[Action]:
         return []
     pad = " and ".join(f"{size} to {aligned}" for size, aligned in product.pad.items())
     text = (
-        f"Pad sizes of matrix products to multiples of 8: {pad} (of a vocabulary: embedding and head). "
-        f"{product.operator} of {product.sizes} runs at {product.tflops:.0f} TFLOP/s, aligned products that are no "
-        f"larger at up to {product.aligned_tflops:.0f}."
+        f"Pad {pad}, a multiple of 8 (of a vocabulary: embedding and head): {product.operator} of {product.sizes} runs "
+        f"at {product.tflops:.0f} TFLOP/s, like ones at {product.aligned_tflops:.0f}."
     )
     return in_range(evidence, "pad_products", text, product, "TFLOP/s of that product")
 
