@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -117,11 +119,11 @@ def test_every_key_is_explained_with_its_value(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("run.dir: null\n    The run directory.")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_a_shell_learns_verbs_and_flags(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    for word in ("analyze", "gather", "completion") + (() if shell == "tcsh" else ("--no-hta", "nproc-per-node")):
+    for word in ("analyze", "gather", "completion") + (() if shell == "tcsh" else ("no-hta", "nproc-per-node")):
         assert word in script  # shtab completes verbs only in tcsh
 
 
@@ -131,6 +133,36 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     lines = 'source complete.sh; COMP_WORDS=(rankscope an); COMP_CWORD=1; _shtab_rankscope; echo "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "analyze\n"
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["completion", "fish"])
+    (tmp_path / "complete.fish").write_text(capsys.readouterr().out)
+
+    def offered(line: str) -> list[str]:
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", f"source complete.fish; complete -C '{line}'"],
+            cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(tmp_path)},
+        )  # fmt: skip
+        assert done.stderr == ""
+        return [word.partition("\t")[0] for word in done.stdout.splitlines()]
+
+    assert offered("rankscope an") == ["analyze"]
+    assert "--no-hta" in offered("rankscope analyze --no")
+    assert offered("rankscope analyze --format j") == ["json"]
+    assert "complete.fish" in offered("rankscope analyze comp")
+
+
+def test_a_folder_that_was_removed_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "getcwd", gone)
+    assert cli.main(["config"]) == 3
+    assert capsys.readouterr().err == "rankscope: error: the current folder was removed; change into another one\n"
 
 
 @pytest.fixture

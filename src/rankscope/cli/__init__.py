@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rankscope.cli.parser import make_parser
 from rankscope.cli.parts.console import say
 from rankscope.cli.verbs.jobs.exec import execute
 from rankscope.cli.verbs.jobs.run import run
 from rankscope.cli.verbs.jobs.sweep import sweep
-from rankscope.errors import RankscopeError
+from rankscope.errors import RankscopeError, RunDirError
 from rankscope.records.secrets import mask_text
 
 __all__ = ["main"]
@@ -36,3 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # otherwise Python reports an error of stdout at exit
         return 1
+    except OSError:
+        if _has_current_folder():
+            raise
+        say("error: the current folder was removed; change into another one")
+        return RunDirError.exit_code
+
+
+def _has_current_folder() -> bool:
+    try:
+        return bool(Path.cwd())
+    except OSError:
+        return False

@@ -17,6 +17,9 @@ from rankscope.sweeps.order import order_of
 
 __all__ = ["Launch", "go_on", "missing", "told_of"]
 
+_PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)\Z)[A-Za-z_/][\w./-]*", re.ASCII | re.IGNORECASE)
+"""A path that Hydra reads as text without quotation marks."""
+
 Say = Callable[[str], None]
 TAIL_BYTES = 1 << 16
 _OF_TORCHRUN = "torch.distributed.elastic."
@@ -41,7 +44,9 @@ class Launch:
 
 
 def _quoted(path: Path) -> str:
-    """Quote by Hydra's grammar: a backslash is literal except before a quotation mark."""
+    """Quote by Hydra's grammar, where it is needed: a backslash is literal except before a quotation mark."""
+    if _PLAIN.fullmatch(str(path)):
+        return str(path)
     text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), str(path))
     return f"'{text}'"
 

@@ -69,7 +69,7 @@ def test_a_run_that_fails_ends_itself_only(sweep: SweepDir, shell: Shell) -> Non
     assert "failed with exit code 3; ValueError: boom; see " in said[1]
     first = sweep.path / "setting_001_run_01"
     assert asked[0] == (
-        f"run --nproc-per-node 2 -S schedule=short -S script.bucket_cap_mb=25 -S run.dir='{first}' a b.py -x"
+        f"run --nproc-per-node 2 -S schedule=short -S script.bucket_cap_mb=25 -S run.dir={first} a b.py -x"
     )
     assert sweep.log(first).read_text().startswith("run --nproc")
     assert {place: job.exit_code for place, job in sweep.ended().items()} == {

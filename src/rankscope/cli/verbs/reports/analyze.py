@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["add_analyze", "analyze_verb", "given_ranks", "manifest_of"]
 
 
+_EXAMPLES = """\
+examples:
+  rankscope analyze rankscope_runs/run_0001
+  rankscope analyze traces/ --output report          # anybody's traces of torch.profiler
+  rankscope analyze a.json b.json --rank b.json=1    # files that do not say their rank
+"""
+
+
 def add_analyze(verbs: Verbs) -> None:
     """Add the verb."""
     analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
@@ -41,6 +49,7 @@ def add_analyze(verbs: Verbs) -> None:
     add_engine(analyze)
     add_identity(analyze)
     add_output(analyze)
+    analyze.epilog = f"{_EXAMPLES}\n{analyze.epilog}"
     analyze.set_defaults(verb=analyze_verb)
 
 

@@ -13,7 +13,9 @@ def add_completion(verbs: Verbs) -> None:
     """Add the verb."""
     completion = verbs.add_parser("completion", help="print a script that completes words of the command in a shell")
     completion.add_argument(
-        "shell", choices=("bash", "zsh", "tcsh"), help='for instance: eval "$(rankscope completion bash)"'
+        "shell",
+        choices=("bash", "zsh", "fish", "tcsh"),
+        help='for instance: eval "$(rankscope completion bash)"; rankscope completion fish | source',
     )
     completion.set_defaults(verb=completion_verb)
 
@@ -25,8 +27,7 @@ def completion_verb(arguments: argparse.Namespace) -> int:
         arguments: with the name of the shell, and the parser of all verbs, to whose ``run`` the flags of torchrun
             are added.
     """
-    import shtab
-
+    from rankscope.cli.parts.fish_completion import fish_script
     from rankscope.launcher.run.arguments import flags
 
     parser: argparse.ArgumentParser = arguments.parser
@@ -34,5 +35,10 @@ def completion_verb(arguments: argparse.Namespace) -> int:
     run = verbs.choices["run"]
     for action in flags():
         run._add_action(action)  # noqa: SLF001 - argparse has no public way to copy a flag
+    if arguments.shell == "fish":
+        print(fish_script(parser))
+        return 0
+    import shtab
+
     print(shtab.complete(parser, arguments.shell))
     return 0
