@@ -32,13 +32,29 @@ def test_what_is_read_at_both_ends_of_a_part_is_exact() -> None:
     assert counts.take(1) == (0, 0, 0, 0)
 
 
-def test_what_was_not_read_is_as_usual_and_the_rest_goes_to_what_took_longer() -> None:
-    counts, at = Counts(0), 0
-    # steps that are read: 10 run outside of the backward, 6 of 10 within it
+def three_of_ten(counts: Counts) -> int:
+    """Steps that are read: 10 run outside of the backward, 6 of 10 within it."""
+    at = 0
     for number in range(3):
         at = step(counts, number, at, (16 * number + 8, 0), (16 * number + 14, 0))
-    # three that are not; the backward of the second takes 10 longer, and 5 of them the thread was runnable
+    return at
+
+
+def test_a_backward_that_was_not_read_takes_what_it_usually_does() -> None:
+    counts = Counts(0)
+    at = three_of_ten(counts)
+    # three that are not; the backward of the second takes 10 longer, and 7 more run in all
     at = step(counts, 3, at, None, None)
     at = step(counts, 4, at, None, None, backward=20)
-    at = step(counts, 5, at, None, (46 + 3 * 16, 5))
-    assert [counts.take(number)[2:] for number in (3, 4, 5)] == [(6, 0), (6, 5), (6, 0)]
+    at = step(counts, 5, at, None, (46 + 3 * 16, 0))
+    assert [counts.take(number) for number in (3, 4, 5)] == [(16, 0, 6, 0)] * 3
+
+
+def test_what_ran_or_waited_more_goes_to_the_rest_that_was_longer() -> None:
+    counts = Counts(0)
+    at = three_of_ten(counts)
+    at = step(counts, 3, at, None, None)
+    # 9 more before the backward of the next: 4 run, and 5 waited
+    at = step(counts, 4, at + 9, None, None, backward=20)
+    step(counts, 5, at, None, (46 + 3 * 16 + 4, 5))
+    assert [counts.take(number) for number in (3, 4, 5)] == [(16, 0, 6, 0), (20, 5, 6, 0), (16, 0, 6, 0)]

@@ -2,8 +2,8 @@
 
 The kernel's counters only grow, so that two reads show what was counted in between. Where that is one part of one step,
 it is exact. Where it is several, as between two sampled steps, it is shared out: each part gets what such a part
-usually takes, and what is more goes to those that took longer than usual. So a step that is longer because the machine
-was busy is still the step in which the thread waited for a CPU.
+usually takes. What is more goes to the rest of the steps, first where that was longer than usual, and never to a
+backward: a backward is longer when a peer is late, and a rank that waited in it would look as if it had worked.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class Counts:
         usual = [[sorted(values)[len(values) // 2] if values else 0 for values in part] for part in self._usual]
         lengths = [length for _, _, length in pieces]
         own = [min(length, usual[part][0]) for _, part, length in pieces]
-        longer = [max(length - max(usual[part][1], usual[part][0]), 0) for _, part, length in pieces]
-        rans = shared(ran, own, [has + more for has, more in zip(own, longer, strict=True)], lengths)
+        longer = [max(length - max(usual[part]), 0) if part == REST else 0 for _, part, length in pieces]
+        rest = [length if part == REST else has for (_, part, length), has in zip(pieces, own, strict=True)]
+        rans = shared(ran, own, [has + more for has, more in zip(own, longer, strict=True)], rest)
         idle = [length - spent for length, spent in zip(lengths, rans, strict=True)]
         helds = shared(held, [min(*both) for both in zip(longer, idle, strict=True)], idle)
         for (number, part, _), spent, waited in zip(pieces, rans, helds, strict=True):

@@ -3,9 +3,9 @@
 In a step the training thread only leaves marks: a time and a name. In a step of 20 ms whatever else is done runs with
 cold caches, and costs ten times as much as when it is repeated. So entries are made and written together, every half a
 second (or once 64 steps have ended), and the counters of the thread's CPU time are read in every step only where steps
-are long enough for it, or where the machine is busy; else in every 2nd, 4th ... 64th step, and in those whose backward
-is longer than usual. :mod:`rankscope.agent.steps.counts` settles the others. A process that is killed loses the marks
-that it has not written; one that ends otherwise, or is asked where it is, writes them.
+are long enough for it, where the machine is busy, or where steps take more or less CPU time than before; else in every
+2nd, 4th, 8th or 16th step. :mod:`rankscope.agent.steps.counts` settles the others. A process that is killed loses the
+marks that it has not written; one that ends otherwise, or is asked where it is, writes them.
 
 The log is written with ``pwrite`` and is not mapped. Storing to a mapped page when the disk is full does not return an
 error but raises a signal that ends the process, and reserving the blocks beforehand prevents that only on file systems
@@ -55,16 +55,19 @@ _MOST_STEPS = 64
 """Largest number of steps that are not written; with device times a quarter, because each keeps events."""
 _MOST_MARKS = 8192
 """Largest number of marks that are kept; of a step with more, later ones are left out."""
-READS_SHARE = 0.0003
+READS_SHARE = 0.0005
 """Share of the time that reads of the thread's counters may take while the machine is not busy."""
 BUSY = 0.01
 """Share of the time that the thread waited for a CPU, from which on its counters are read in every step. Half of what
 counts as contention when the logs are compared."""
+UNUSUAL = 0.1
+"""Share by which the CPU time of a step may differ from that of the steps before without being read in every step. A
+neighbour on the same physical core makes it 25 to 30 % longer."""
 _READS = 3
 """Reads for the counts of one step and its backward: before it, and at both ends of its backward."""
+_SELDOM = 16
+"""The counters are read in one of so many steps at least."""
 _REMEMBERED = 9
-_LONG = 1.2
-"""A backward of so many usual ones, and longer than nine in ten of the last, is longer than usual."""
 
 
 @dataclass(slots=True)
@@ -118,10 +121,9 @@ class StepLog:
         # Of the training thread
         self._marks: list[Mark | _Ended] = []
         self._last: int | None = None
-        self._begun, self._met = 0, False
+        self._met = False
         self.every = 1
         """In one of so many steps the counters of the thread are read."""
-        self._long_ns = _LARGEST
         self._exact = self._next_exact = True
         self._took_ns = deque[int](maxlen=_REMEMBERED)
         # Of whoever writes
@@ -131,7 +133,7 @@ class StepLog:
         self._count = self._digested = before
         self._counts = Counts(self._since)
         self._is_first = True
-        self._backward_ns = deque[int](maxlen=_MOST_STEPS)
+        self._ran_ns = deque[int](maxlen=_REMEMBERED)
         self._waiting: deque[_Ended] = deque()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -153,10 +155,10 @@ class StepLog:
         thread."""
         now, counts = perf_counter_ns(), None
         if phase == "backward":
-            self._begun, self._met = now, True
+            self._met = True
             counts = self._read() if self._exact else None
         elif phase == "backward_ended":
-            if self._exact or self._next_exact or now - self._begun > self._long_ns:
+            if self._exact or self._next_exact:
                 counts = self._read()
         elif phase == "forward":
             self.flags |= WRAPPED
@@ -247,7 +249,6 @@ class StepLog:
             parts, backwards = split(self._since, own, mark.end)
             self._counts.step(self._digested, own, mark.end, mark.counts)
             self._noted(self._digested, mark.end, backwards)
-            self._backward_ns.extend([end - begin for begin, end in backwards])
             mark.spent += (
                 [0, *mark.others, *_NONE] if self._is_first else [mark.end - self._since, *mark.others, *parts]
             )
@@ -256,24 +257,31 @@ class StepLog:
             self._digested += 1
             own.clear()
             steps.append(mark)
-        held = 0
+        ran = held = 0
         for number, step in enumerate(steps, first):
             counts = self._counts.take(number)
-            held += counts[1]
+            ran, held = ran + counts[0], held + counts[1]
             step.spent += counts
-        self._choose(self._since - begun, held, len(steps))
+        self._choose(self._since - begun, ran, held, len(steps))
         return steps
 
-    def _choose(self, passed: int, held: int, steps: int) -> None:
-        """Choose in how many steps the counters of the thread are read from now on."""
+    def _choose(self, passed: int, ran: int, held: int, steps: int) -> None:
+        """Choose in how many steps the counters of the thread are read from now on.
+
+        Args:
+            passed: duration of the last steps in ns.
+            ran: CPU time of the thread in them.
+            held: time in which it waited for a CPU.
+            steps: how many they were.
+        """
         self.every = 1
-        if held <= BUSY * passed and self._took_ns:
-            needed = _READS * sorted(self._took_ns)[len(self._took_ns) // 2] * steps / (READS_SHARE * max(passed, 1))
-            while self.every < min(needed, _MOST_STEPS):
+        usual = _middle(self._ran_ns)
+        alike = abs(ran / steps - usual) <= UNUSUAL * usual
+        self._ran_ns.append(ran // steps)
+        if held <= BUSY * passed and alike and self._took_ns:
+            needed = _READS * _middle(self._took_ns) * steps / (READS_SHARE * max(passed, 1))
+            while self.every < min(needed, _SELDOM):
                 self.every *= 2
-        backwards = sorted(self._backward_ns)
-        if len(backwards) >= _REMEMBERED:
-            self._long_ns = max(int(_LONG * backwards[len(backwards) // 2]), backwards[len(backwards) * 9 // 10])
 
     def _put_what_is_known(self, ended: list[_Ended]) -> None:
         """Log steps in order, each when the device has reached its end. A step that the device does not reach for long
@@ -327,6 +335,10 @@ class StepLog:
         file, self._file = self._file, None
         if file is not None:
             close_own(file, self._own)
+
+
+def _middle(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2] if values else 0
 
 
 def _packed(step: _Ended) -> bytes:
