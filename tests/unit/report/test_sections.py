@@ -210,19 +210,29 @@ def test_memory_from_traces(gpu_straggler: ClusterReport) -> None:
         assert write(gpu_straggler)
 
 
-def test_queues_that_are_alike_are_reported_once(gpu_straggler: ClusterReport) -> None:
-    for row in gpu_straggler.queues:
-        row.starved_pct = 0.2 * row.rank
-    assert summary.queue_line(gpu_straggler) == "devices without work from their hosts 0 % of the window"
+def test_idle_times_that_are_alike_are_told_once(gpu_straggler: ClusterReport) -> None:
+    """Of a step of 112.5 ms; what takes less than 1.125 ms on all ranks is left out."""
+    for row in gpu_straggler.idle:
+        row.host_ms, row.input_ms = 14.8, 1.1
+    assert summary.idle_line(gpu_straggler) == "devices idle for their hosts 14.8 ms, per step"
+    gpu_straggler.idle[0].host_ms = gpu_straggler.idle[1].host_ms = 1.0
+    assert summary.idle_line(gpu_straggler) is None
 
 
 @pytest.mark.parametrize("name", ["terminal", "markdown"])
 def test_modules_queue_and_memory_in_a_line_each(gpu_straggler: ClusterReport, name: str) -> None:
-    assert "most exposed" not in WRITERS[name](gpu_straggler)  # they wait for the rank that the verdict names
+    assert "most transfer" not in WRITERS[name](gpu_straggler)  # they wait for the rank that the verdict names
     gpu_straggler.verdict.kind = "comm_bound"
+    # of 25.9 ms that nothing hides most is waiting for peers, of 1.2 ms none
+    gpu_straggler.modules[0].transfer_ms_per_step, gpu_straggler.modules[1].transfer_ms_per_step = 3.0, 2.4
     text = " ".join(WRITERS[name](gpu_straggler).replace("\\", "").split())
-    assert "most exposed per step: all-reduce of bucket 2 25.9 ms, all-reduce of bucket 1 1.20 ms" in text
-    assert "devices without work from their hosts 2 % (rank 0) to 56 % (rank 1) of the window" in text
+    assert (
+        "most transfer that nothing hides, per step: all-reduce of bucket 2 3.00 ms, all-reduce of bucket 1 1.20 ms"
+        in text
+    )
+    assert (
+        "for their hosts 4.10 ms (rank 1) to 14.8 ms (rank 0), for input 0.30 ms (rank 0) to 60.8 ms (rank 1)" in text
+    )
     assert "peak 3.0 GiB allocated, 5.0 GiB reserved (rank 0)" in text
 
 

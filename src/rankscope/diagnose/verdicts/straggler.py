@@ -55,6 +55,7 @@ def straggler(case: Case, actions: Sequence[Action]) -> Verdict:
     ]
     of_cause = advice_for(suspect, first.cause, evidence)
     second = of_cause if together is not None and together.advice else of_cause[1:]
+    second = [(f"Rank {suspect.rank}: " if len(late) > 1 else "") + line for line in second]
     return Verdict(
         kind="straggler",
         ranks=[a.suspect.rank for a in case.stragglers],

@@ -102,7 +102,8 @@ def _cost(report: ClusterReport, rank: int) -> float | None:
     if report.verdict.ranks == [rank] and report.verdict.cost_ms_per_step is not None:
         return report.verdict.cost_ms_per_step
     costs = [finding.cost_ms_per_step for finding in report.findings if finding.ranks == [rank]]
-    return max((cost for cost in costs if cost is not None), default=None)
+    least = (report.verdict.step_ms or 0.0) / 100  # what costs less is said to cost nothing
+    return max((cost for cost in costs if cost is not None and cost >= least), default=None)
 
 
 def _without_trace(broken: Iterable[RankSummary]) -> list[RankRow]:

@@ -13,11 +13,12 @@ __all__ = [
     "FEW_RANKS",
     "clock_line",
     "has_accelerator",
+    "idle_line",
     "in_order",
+    "is_recorded",
     "memory_line",
     "modules_line",
     "overhead_line",
-    "queue_line",
     "run_steps_line",
     "throughput_line",
     "warnings",
@@ -35,6 +36,11 @@ def has_accelerator(report: ClusterReport) -> bool:
     if known:
         return any(not device.startswith("cpu") for device in known)
     return any(name in (report.run.backend or "").lower() for name in _COLLECTIVE_BACKENDS)
+
+
+def is_recorded(report: ClusterReport) -> bool:
+    """Return whether any rank left a usable trace."""
+    return any(rank.compute_pct is not None for rank in report.ranks)
 
 
 def in_order(report: ClusterReport) -> list[RankSummary]:
@@ -95,30 +101,36 @@ def _three_digits(rate: float) -> str:
     return f"{rate:,.{digits}f}" if rate < 1000 else f"{float(f'{rate:.3g}'):,.0f}"
 
 
-def queue_line(report: ClusterReport) -> str | None:
-    """Return how much the devices wait for their hosts."""
-    rows = sorted(report.queues, key=lambda row: row.starved_pct or 0.0)
-    if not rows:
+def idle_line(report: ClusterReport) -> str | None:
+    """Return how long the devices are idle for their hosts: the times of the bars, from the least to the most. None
+    without devices, or if that is less than one per cent of a step everywhere."""
+    least = (report.verdict.step_ms or 0.0) / 100
+    if not report.idle or not has_accelerator(report):
         return None
-    low, high = rows[0], rows[-1]
-    least, most = wording.pct(low.starved_pct, 0), wording.pct(high.starved_pct, 0)
-    share = most if least == most else f"{least} (rank {low.rank}) to {most} (rank {high.rank})"
-    return f"devices without work from their hosts {share} of the window"
+    found = []
+    for words, name in (("for their hosts", "host_ms"), ("for input", "input_ms")):
+        rows = sorted((getattr(row, name) or 0.0, row.rank) for row in report.idle)
+        (low, first), (high, last) = rows[0], rows[-1]
+        if high > least:
+            ranks = f"{wording.ms(low)} (rank {first}) to {wording.ms(high)} (rank {last})"
+            found.append(f"{words} {wording.ms(high) if wording.ms(low) == wording.ms(high) else ranks}")
+    return f"devices idle {', '.join(found)}, per step" if found else None
 
 
 def modules_line(report: ClusterReport, most: int = 3) -> str | None:
-    """Return the most exposed FSDP modules or DDP buckets; empty if a rank is named, since the others wait for it
-    there."""
+    """Return the FSDP modules or DDP buckets with most transfer that no compute hides; empty if a rank is named, since
+    the others wait for it there."""
     if report.verdict.kind == "straggler":
         return None
-    rows = sorted(report.modules, key=lambda row: -(row.exposed_ms_per_step or 0.0))[:most]
+    rows = sorted(report.modules, key=lambda row: -_bare_transfer(row))[:most]
     least = (report.verdict.step_ms or 0.0) / 100
-    named = [
-        f"{_call(row)} {wording.ms(row.exposed_ms_per_step)}"
-        for row in rows
-        if (row.exposed_ms_per_step or 0.0) > least
-    ]
-    return f"most exposed per step: {', '.join(named)}" if named else None
+    named = [f"{_call(row)} {wording.ms(_bare_transfer(row))}" for row in rows if _bare_transfer(row) > least]
+    return f"most transfer that nothing hides, per step: {', '.join(named)}" if named else None
+
+
+def _bare_transfer(row: ModuleRow) -> float:
+    """Return an upper bound of the transfer that nothing hides: waiting for peers is none."""
+    return min(row.exposed_ms_per_step or 0.0, row.transfer_ms_per_step or 0.0)
 
 
 def _call(row: ModuleRow) -> str:
@@ -200,7 +212,10 @@ def warnings(report: ClusterReport) -> list[str]:
         ("partial", "left a partial trace"),
     ):
         found_ranks = [rank for rank in report.ranks if rank.status == status]
-        if found_ranks:
+        told = not is_recorded(report) and any(
+            rank.reason and rank.reason in " ".join(report.verdict.why) for rank in found_ranks
+        )
+        if found_ranks and not told:
             reasons = sorted({plain_text.one_line(rank.reason, 160) for rank in found_ranks if rank.reason})
             why = f" ({'; '.join(reasons[:2])})" if reasons else ""
             found.append(f"{named_ranks(r.rank for r in found_ranks)} {words}{why}")

@@ -35,8 +35,8 @@ KIND_LABELS = {
     "contended": "Machine busy",
     "insufficient_data": "Not enough data",
 }
-_ALONE = "single_rank"
-"""``verdict.reason`` of a job of one rank: nothing is missing there."""
+_REASONS = {"single_rank": "One rank", "never_trained": "Job ended early", "never_opened": "Job ended early"}
+"""``verdict.reason`` of jobs of which no data is missing -> label."""
 _DEFAULT_SENTENCES = {
     "straggler": "One or more ranks hold the job back.",
     "balanced": "No rank is to blame.",
@@ -96,7 +96,7 @@ def pct(value: float | None, decimals: int = 1) -> str:
 
 def kind(verdict: Verdict) -> str:
     """Return the kind of verdict as a label."""
-    return "One rank" if verdict.reason == _ALONE else KIND_LABELS.get(verdict.kind, "Verdict")
+    return _REASONS.get(verdict.reason or "") or KIND_LABELS.get(verdict.kind, "Verdict")
 
 
 def sentence(verdict: Verdict) -> str:

@@ -62,6 +62,7 @@ def _context(report: ClusterReport) -> dict[str, Any]:
         "run": report.run,
         "verdict": verdict,
         "cost": words.plus_minus(verdict.cost_ms_per_step, verdict.cost_error_ms, "").partition(" ± ")[::2],
+        "folder": _folder(report),
         "kind": words.kind(verdict),
         "kind_class": verdict.kind if verdict.kind in words.KIND_LABELS else "insufficient_data",
         "sign": _SIGNS.get(verdict.kind, "?"),
@@ -82,6 +83,21 @@ def _versions(report: ClusterReport) -> str:
     known = report.run.versions
     shown = [f"{name} {known[name]}" for name in ("torch", "nccl", "cuda_runtime", "rankscope") if known.get(name)]
     return plain_text.one_line(", ".join(shown), 120)
+
+
+def _folder(report: ClusterReport) -> str:
+    """Return the folder of all traces, for a report on traces without a run directory."""
+    used = [source.path for source in report.sources if source.status == "used"]
+    if report.run.source != "traces":
+        return ""
+    folders = {path.rpartition("/")[0] for path in used}
+    return (
+        plain_text.elide(plain_text.one_line(folders.pop(), 400), 120)
+        if len(folders) == 1
+        else "in several folders"
+        if folders
+        else ""
+    )
 
 
 def _sections(report: ClusterReport) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def _verdict(report: ClusterReport) -> str:
 
 def _ranks(report: ClusterReport) -> str:
     rows = rank_rows(report, _MAX_RANKS)
-    if not rows:
+    if not rows or not summary.is_recorded(report):
         return ""
     heads = ["Rank", "Host", "Costs ms/step", "Waits ms/step", "Compute %", "Exposed comm. %", "Copies %", "Idle %"]
     rule = ["---:", "---", *["---:"] * (len(heads) - 2)]
@@ -113,7 +113,7 @@ def _details(report: ClusterReport) -> str:
     lines = (
         ("Rates", summary.throughput_line(report)),
         ("Modules", summary.modules_line(report, 6)),
-        ("Idle", summary.queue_line(report)),
+        ("Idle", summary.idle_line(report)),
         ("Device memory", summary.memory_line(report)),
         ("Step times", summary.run_steps_line(report)),
     )
@@ -121,7 +121,7 @@ def _details(report: ClusterReport) -> str:
 
 
 def _trust(report: ClusterReport) -> str:
-    lines = [f"Trust: {escape(summary.clock_line(report))}."]
+    lines = [f"Trust: {escape(summary.clock_line(report))}."] if summary.is_recorded(report) else []
     overhead = summary.overhead_line(report)
     if overhead:
         lines.append(f"Recording: {escape(overhead)}.")

@@ -74,6 +74,12 @@ def lines(
     report = tidy(report)
     width = max(console.width, 40)
     head, foot = _verdict(report, width, 3), _foot(report, width, 2)
+    if not summary.is_recorded(report) and report.ranks:  # there is nothing to show but what ended it
+        foot = [
+            *(line for warning in summary.warnings(report)[:3] for line in _labelled("", warning, "yellow", width)),
+            *([] if where is None else _labelled("Report", plain_text.clean(str(where)), "bold", 10**6)[:1]),
+        ]
+        return head + ([Text(), *foot] if foot else [])
     if len(head) + len(foot) + _LEAST_TABLE > MAX_LINES:
         head, foot = _verdict(report, width, 2), _foot(report, width, 1)
     if where is not None:
@@ -141,7 +147,10 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
     """Return the lines after the table; each warning takes at most ``limit`` lines."""
     found = []
     named = {report.verdict.cause}
-    others = [finding for finding in shown_findings(report) if finding.kind not in named][:3]
+    told = [
+        set(action.ranks) for action in report.actions if action.kind == "replay"
+    ]  # in the verdict, by their causes
+    others = [f for f in shown_findings(report) if f.kind not in named and set(f.ranks) not in told][:3]
     for index, finding in enumerate(others):
         cost = "" if finding.cost_ms_per_step is None else f" ({amount(finding.cost_ms_per_step)} per step)"
         title = plain_text.prose(finding.title or words.cause(finding.kind), 200) + cost
@@ -151,7 +160,7 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
         found += _labelled("Also", f"costs nothing today: {titles}", "dim", width)
     for label, line in (
         ("Modules", summary.modules_line(report)),
-        ("Idle", summary.queue_line(report)),
+        ("Idle", summary.idle_line(report)),
         ("Memory", summary.memory_line(report)),
     ):
         if line:

@@ -123,6 +123,9 @@ def ranks(report: ClusterReport) -> Table:
         if any(value is not None for value in values):
             heads.append(metric(METRICS[key]))
             columns.append(numbers(values, decimals))
+    if rows and not summary.is_recorded(report):
+        heads.append(Column("Reason"))
+        columns.append([text(r.reason, 160) for r in rows])
     marks = ["named" if r.rank in named else "" if r.status == "ok" else r.status for r in rows]
     anchors = [f"rank-{r.rank}" for r in rows]
     return Table("ranks", heads, [Row(*row) for row in zip(assemble(columns), anchors, marks, strict=True)])

@@ -159,7 +159,7 @@ def _build(report: ClusterReport) -> Variables | None:
     split = all(row.waiting_ms is not None for row in report.steps)
     shown = {"compute": "compute_pct"}
     shown |= {"waiting": "waiting_ms", "transfer": "transfer_ms"} if split else {"comm": "step.exposed_comm_ms"}
-    if any(_rest(row) >= 0.005 * row.duration_ms for row in report.steps):
+    if any(_rest(row) >= 0.005 * (row.duration_ms or 0.0) > 0 for row in report.steps):
         shown["copy"] = "memcpy_pct"
     if waits_for_input(report):
         shown["input"] = "step.input_ms"
@@ -171,7 +171,7 @@ def _build(report: ClusterReport) -> Variables | None:
 
 
 def _rest(row: StepRow) -> float:
-    return row.duration_ms - row.compute_ms - row.exposed_comm_ms - row.idle_ms
+    return (row.duration_ms or 0.0) - sum(part or 0.0 for part in (row.compute_ms, row.exposed_comm_ms, row.idle_ms))
 
 
 SECTION = Section("steps", "Steps", "Ranks by steps", _build, METRICS, "steps.html.j2")

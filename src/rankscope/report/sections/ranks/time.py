@@ -101,7 +101,9 @@ def idle(report: ClusterReport) -> Table:
     return Table("idle", heads, [Row(cells) for cells in assemble(columns)])
 
 
-def _build(report: ClusterReport) -> Variables:
+def _build(report: ClusterReport) -> Variables | None:
+    if not summary.is_recorded(report):
+        return None
     shown = bars(report)
     return {
         "bars": shown,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import plain_text
+from rankscope.report.common import plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables
@@ -148,6 +148,7 @@ def _build(report: ClusterReport) -> Variables:
         "offsets": clock_offsets(report),
         "sources": sources(report),
         "hta": hta(report),
+        "recorded": summary.is_recorded(report),
         "chance": "" if chance is None else f"{chance:.2g}",
     }
 
