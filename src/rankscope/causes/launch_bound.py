@@ -13,7 +13,10 @@ CAUSE = Cause(
     name="launch_bound",
     phrase="its host is slower at launching the same work",
     noun="slower launching",
-    advice=("Launch less: torch.compile, CUDA graphs (mode='reduce-overhead'), fused or foreach optimizers.",),
+    advice=(
+        "Compare the CPUs there with those of the peers: clock, other processes, pinning (torchrun --numa-binding).",
+        "Launch less on all ranks: torch.compile, CUDA graphs (mode='reduce-overhead'), fused or foreach optimizers.",
+    ),
     check="launches as close to each other as on its peers",
     first_try="the host's CPU; fewer launches",
     needs=("cpu_op",),
