@@ -79,6 +79,14 @@ def test_the_list_has_a_line_for_each_run(
     assert "2 ranks" in shown
 
 
+def test_names_change_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(tmp_path, 1, report=None)
+    run.path.rename(tmp_path / "a\x1b[31mred\nline")
+    for words in (["list"], ["prune", "--keep", "0", "--whole"]):
+        assert cli.main(["runs", words[0], str(tmp_path), *words[1:]]) == 0
+        assert "a\\x1b[31mred\\nline  " in capsys.readouterr().out.splitlines()[0]
+
+
 def test_nothing_goes_without_yes(runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["runs", "prune", str(tmp_path), "--keep", "1"]) == 0
     out = capsys.readouterr().out

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rankscope.errors import ForeignFileError
 
-__all__ = ["open_foreign", "read_foreign", "read_foreign_gzip", "shown"]
+__all__ = ["open_foreign", "printable", "read_foreign", "read_foreign_gzip", "shown"]
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -90,7 +90,11 @@ def read_foreign_gzip(path: Path, limit: int) -> bytes:
 
 def shown(path: Path | str) -> str:
     """Return a path as text for messages and reports, with bytes that are not UTF-8 and control characters escaped."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+def printable(text: str) -> str:
+    """Return a text with control characters escaped, so that it is one line and changes no terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

@@ -13,6 +13,7 @@ from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
 from rankscope.cli.parts.sealed import OF_MANIFEST, opened_runs
 from rankscope.errors import ConfigError, RunDirError
+from rankscope.rundir.foreign import printable, shown
 from rankscope.rundir.layout import RUNS_FOLDER, RunDir
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ def add_runs(verbs: Verbs) -> None:
 def list_verb(arguments: argparse.Namespace) -> int:
     """Print one line for each run."""
     runs = _runs(arguments.path)
-    wide = max(len(run.name) for run in runs)
-    for run in runs:
-        print(_cut(f"{run.name:{wide}}  {_when(run)}  {_megabytes(run.size):>10}  {_what(run)}"))
+    names = [shown(run.name) for run in runs]
+    wide = max(map(len, names))
+    for run, name in zip(runs, names, strict=True):
+        print(_cut(f"{name:{wide}}  {_when(run)}  {_megabytes(run.size):>10}  {_what(run)}"))
     return 0
 
 
@@ -69,7 +71,7 @@ def show_verb(arguments: argparse.Namespace) -> int:
 
         with opened_runs([run.dir.path], arguments, wanted=OF_MANIFEST.match) as (plain,):
             manifest = Run(RunDir(plain)).manifest
-    print(f"{run.dir.path}: {'ended' if run.finished else 'begun'} {_when(run)}")
+    print(f"{shown(run.dir.path)}: {'ended' if run.finished else 'begun'} {_when(run)}")
     if manifest is not None:
         records = [record for window in manifest.windows for record in window.records]
         whole = sum(record.status == "ok" for record in records)
@@ -78,7 +80,7 @@ def show_verb(arguments: argparse.Namespace) -> int:
         print(f"windows     {len(manifest.windows)}, with {whole} of {len(records)} traces whole")
     recorded = sum(size for _, size in run.recorded)
     print(f"size        {_megabytes(run.size)}, of which {_megabytes(recorded)} can be pruned")
-    print(f"verdict     {_what(run)}")
+    print(f"verdict     {printable(_what(run))}")
     return 0
 
 
@@ -92,10 +94,10 @@ def prune_verb(arguments: argparse.Namespace) -> int:
     free = count = 0
     for run, why in to_prune(_runs(arguments.path), keep=arguments.keep, before=before, whole=arguments.whole):
         if why is not None:
-            say(f"{run.dir.path} stays: {why}")
+            say(f"{shown(run.dir.path)} stays: {why}")
             continue
         size = sum(size for _, size in (run.files if arguments.whole else run.recorded))
-        print(f"{run.dir.path}  {_megabytes(size)}")
+        print(f"{shown(run.dir.path)}  {_megabytes(size)}")
         if arguments.yes and not arguments.whole:
             note("pruned", [run.dir.path])
         free, count = free + (remove(run, whole=arguments.whole) if arguments.yes else size), count + 1
@@ -130,5 +132,6 @@ def _megabytes(size: int) -> str:
 
 
 def _cut(line: str) -> str:
+    line = printable(line)
     width = shutil.get_terminal_size().columns
     return line if len(line) <= width else f"{line[: width - 1]}…"
