@@ -89,6 +89,19 @@ def test_lanes_of_a_step_show_who_waits_for_whom(report: rankscope.Report, tmp_p
         rankscope.Report(report.record).plot.step(ranks=[0])
 
 
+def test_what_a_console_shows(report: rankscope.Report) -> None:
+    assert re.fullmatch(
+        r"saves (?:59|6\d)(?:\.\d)? ± \d+(\.\d+)? ms of a step, which then takes [\d.]+ ms",
+        repr(report.what_if(rank=1)),
+    )
+    assert repr(report.plot).startswith("figures of the report: .breakdown(), ")
+    assert {"verdict", "ranks", "regions", "plot", "saves"} <= set(dir(report))
+    with pytest.raises(AttributeError, match=r"^Report has no 'verdikt'; did you mean 'verdict'\?$"):
+        report.verdikt  # noqa: B018
+    with pytest.raises(ValueError, match=r"'late' is no column of the steps; there are attempt, window, step, rank"):
+        report.plot.map("late")
+
+
 def test_tables_are_frames_of_the_rows_of_the_report(report: rankscope.Report) -> None:
     ranks = report.table("ranks")
     assert ranks.index.tolist() == [rank.rank for rank in report.ranks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any
 
 __all__ = ["RecordView"]
@@ -16,7 +17,12 @@ class RecordView:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "record":  # pickle and copy ask for these before ``record`` is set
             raise AttributeError(name)
-        return getattr(self.record, name)
+        try:
+            return getattr(self.record, name)
+        except AttributeError:
+            near = get_close_matches(name, dir(self), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"{type(self).__name__} has no {name!r}{hint}") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and bool(self.record == other.record)

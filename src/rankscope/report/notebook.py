@@ -41,7 +41,7 @@ TABLES = (
 _BY_RANK = ("ranks", "idle")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class WhatIf:
     """Duration of the recorded steps under other assumptions, by replay."""
 
@@ -51,6 +51,10 @@ class WhatIf:
     """The report's step minus the gain; None if its step is unknown."""
     by_step_ms: list[float]
     """Gain of each recorded step."""
+
+    def __repr__(self) -> str:
+        then = "" if self.step_then_ms is None else f", which then takes {words.ms(self.step_then_ms)}"
+        return f"saves {self.saves} of a step{then}"
 
     @property
     def saves(self) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,9 @@ class Plots:
     def __init__(self, record: ClusterReport, lanes: Lanes | None = None) -> None:
         self._record, self._lanes = record, lanes
 
+    def __repr__(self) -> str:
+        return f"figures of the report: {', '.join(f'.{name}()' for name in dir(self))}"
+
     def __dir__(self) -> list[str]:
         return ["breakdown", "efficiency", "gains", "map", "memory", "roofline", "step", "steps"]
 
@@ -80,7 +84,8 @@ class Plots:
         rows = self._record.steps
         value = value or ("cost_ms" if any(row.cost_ms is not None for row in rows) else "lateness_ms")
         if rows and not isinstance(getattr(rows[0], value, ""), (int, float, type(None))):
-            raise ValueError(f"{value!r} is no column of the steps")
+            names = [field.name for field in dataclasses.fields(rows[0])]
+            raise ValueError(f"{value!r} is no column of the steps; there are {', '.join(names)}")
         known = {(row.rank, _step(row)): getattr(row, value) for row in rows if getattr(row, value) is not None}
         _need(known, f"{value} of steps")
         ranks, steps = sorted({rank for rank, _ in known}), sorted({step for _, step in known})
