@@ -422,6 +422,15 @@ def test_on_hosts_alone_a_small_delay_is_measured_and_a_large_one_judged_by_its_
             assert cost.error == (None if error is None else pytest.approx(error * 1e6))
 
 
+def test_on_hosts_alone_what_is_in_all_segments_is_measured_over_the_whole_rank() -> None:
+    """GIVEN 6 ms by its segments and 8 measured, for one cause, THEN 8: as much in each segment is taken there for a
+    host that is slow at everything. For two causes it is judged by its segments."""
+    for cause, kept in (("extra_compute", 8.0), ("input_stall", 6.0)):
+        late = RankCost(np.full(4, 6e6), explained={"extra_compute": 24e6, "launch_bound": 1e6})
+        join([late], [Measured(0, np.full(4, 8e6), 0.4e6, {cause: 32e6})], 100e6, device=False)
+        assert late.gains.mean() / 1e6 == kept
+
+
 def test_a_stage_without_a_device_that_waits_for_input() -> None:
     """Two gloo ranks, one stage each, four micro-batches; the loader of stage 1 takes 18 ms longer. It would wait for
     stage 0 during a part of that: 93 steps that were not recorded, three with the stall and three without in turns,

@@ -133,11 +133,12 @@ def join(lateness: Sequence[RankCost], ranks: Sequence[Measured], step_ns: float
 
     Where both have a result for a rank, the larger gain is kept, because kernels that never ran alone are in the
     segments only. The test that the rank is late holds for both. Without a ``device``, only delays with a cause of
-    their own are measured, and a rank that costs enough to be judged by its segments is judged by them.
+    their own are measured, and a rank that costs enough to be judged by its segments is judged by them, unless both
+    give one cause and its segments show less: what is in all of them looks like a host that is slow at everything.
     """
     for rank in ranks:
         late = lateness[rank.column]
-        if not device and late.gains.mean() >= LEAST_COST * step_ns:
+        if not device and late.gains.mean() >= LEAST_COST * step_ns and not _shows_more(rank, late):
             continue
         if device and rank.gains.sum() < late.gains.sum():
             late.error = rank.error * float(late.gains.sum() / rank.gains.sum())
@@ -145,6 +146,12 @@ def join(lateness: Sequence[RankCost], ranks: Sequence[Measured], step_ns: float
         late.gains, late.error, late.beside, late.together = rank.gains, rank.error, rank.beside, rank.together
         late.explained = dict(rank.explained)
         late.excess = sum(rank.explained.values())
+
+
+def _shows_more(rank: Measured, late: RankCost) -> bool:
+    """Whether both have the same leading cause, and what was measured over the whole rank gains more."""
+    leading = [max(found, key=lambda c: found[c], default="") for found in (rank.explained, late.explained)]
+    return leading[0] == leading[1] and bool(rank.gains.sum() > late.gains.sum())
 
 
 def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Sequence[int], mesh: str) -> Measured:
