@@ -8,8 +8,8 @@ many, so that those of a few ranks are held. Where there is no room for such fil
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import math
 import mmap
 import os
 import shutil
@@ -174,15 +174,14 @@ def _new_file(size: int) -> tuple[mmap.mmap, int] | None:
 
 def _release_often() -> None:
     """Release pages while there are scratch files. Those in use are mapped again when they are accessed next."""
-    while _MAPPED:
-        time.sleep(_EVERY_S)
-        if _held() > _HELD:
-            release()
+    with contextlib.ExitStack() as opened:
+        statm = opened.enter_context(_STATM.open("rb", buffering=0)) if _STATM.exists() else None
+        while _MAPPED:
+            time.sleep(_EVERY_S)
+            if statm is None or _held(statm.fileno()) > _HELD:
+                release()
 
 
-def _held() -> float:
-    """Return the bytes of files that this process has mapped; infinite where the system does not say."""
-    try:
-        return int(_STATM.read_bytes().split()[2]) * mmap.PAGESIZE
-    except (OSError, ValueError, IndexError):
-        return math.inf
+def _held(statm: int) -> int:
+    """Return the bytes of files that this process has mapped."""
+    return int(os.pread(statm, 128, 0).split()[2]) * mmap.PAGESIZE
