@@ -166,6 +166,9 @@ def _explain(error: Exception, config_dirs: Sequence[Path]) -> str:
     noise = re.compile(r"See https|\s+(object|reference)_type|\d\.")
     lines = [line.strip() for line in text.splitlines() if line and not noise.match(line)]
     where = unknown[1] + ": " if unknown else ""
+    if wrong := re.search(r"Value '(.*)' of type '\w+' could not be converted to (\w+)", text):
+        wanted = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+        return f"{where}{wrong[1]!r} is not {wanted.get(wrong[2], wrong[2])}"
     words = "; ".join(line for line in lines if not line.startswith("full_key:"))
     return f"{where}{words} (-S takes a key or a group with its value; put odd values in quotes)"
 

@@ -80,7 +80,7 @@ def test_every_example_of_an_experiment_turns_an_argument_that_the_demo_has(expe
         ("schedule=shrt", "the group schedule has no 'shrt'; did you mean short"),
         ("schedule=zzz", "known are default, long, short"),
         ("+experiment=mine", "the group experiment has no 'mine'"),
-        ("schedule.active=many", "schedule.active: Value 'many' of type 'str' could not be converted to Integer"),
+        ("schedule.active=many", "schedule.active: 'many' is not a whole number"),
         ("schedule.active=null", "schedule.active"),
         ("schedule.active=1,2", "Ambiguous value"),
         ("schedule.active", "-S 'schedule.active' sets nothing; write a key and its value"),

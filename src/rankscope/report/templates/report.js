@@ -104,6 +104,9 @@
     if (event.key === "Escape") { menu.open = false; menu.firstElementChild.focus(); }
   });
 
+  // On a narrow screen the cards of findings begin folded: their titles and costs are looked over first.
+  if (matchMedia("(max-width: 720px)").matches) all(".fold").forEach((part) => { part.open = false; });
+
   const toast = (text) => {
     const box = byId("toast");
     box.textContent = text;
@@ -188,6 +191,7 @@
     const target = id && byId(id);
     if (!target) return;
     for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    all(".fold", target).forEach((part) => { part.open = true; });
     target.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", unfold);

@@ -20,13 +20,11 @@ def _find(case: Case) -> list[Finding]:
 def _straggler(decision: StragglerDecision, case: Case) -> Finding:
     suspect, evidence, cause = decision.suspect, case.evidence, cause_record(decision.cause)
     step = (evidence.whole_step_ms if decision.once else evidence.step_ms) or 0.0
-    better = amount(max(step - suspect.cost_ms, 0.0))
-    also = f", with {named_ranks(suspect.beside)} fixed too," if suspect.beside else ""
+    saved = f"{amount(suspect.cost_ms)} (± {amount(suspect.error_ms)})"
+    also = f", with {named_ranks(suspect.beside)} fixed before" if suspect.beside else ""
+    then = "" if suspect.beside else f": {step_time(step)} become {amount(max(step - suspect.cost_ms, 0.0))}"
     lines = [
-        (
-            f"Without rank {suspect.rank}'s extra time{also} {step_time(step)} become {better} "
-            f"(± {amount(suspect.error_ms)}), by replay of the recorded steps."
-        ),
+        f"Without rank {suspect.rank}'s extra time each step would be {saved} shorter{also}, by replay{then}.",
         f"That is {100 * suspect.cost_ms / step:.0f} % of the step"
         + (hours(suspect.cost_ms, step, len(evidence.ranks)) if evidence.device else "")
         + ".",
@@ -36,10 +34,6 @@ def _straggler(decision: StragglerDecision, case: Case) -> Finding:
             f"{parts(suspect.explained)}."
         ),
     ]
-    if suspect.p_value is not None:
-        lines.append(
-            f"Chance that steps like these come from noise: p = {suspect.p_value:.3g} (sign flips over steps)."
-        )
     if suspect.caused_wait_ms > 0:
         lines.append(
             f"Other ranks' collectives wait {amount(suspect.caused_wait_ms)} per step for it (waiting is not cost)."
