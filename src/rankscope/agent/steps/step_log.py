@@ -61,8 +61,8 @@ BUSY = 0.01
 """Share of the time that the thread waited for a CPU, from which on its counters are read in every step. Half of what
 counts as contention when the logs are compared."""
 UNUSUAL = 0.1
-"""Share by which the CPU time of a step may differ from that of the steps before without being read in every step. A
-neighbour on the same physical core makes it 25 to 30 % longer."""
+"""Share by which the CPU time of a step may differ from that of the steps before, if that matters for its duration,
+without being read in every step. A neighbour on the same physical core makes it 25 to 30 % longer."""
 _READS = 3
 """Reads for the counts of one step and its backward: before it, and at both ends of its backward."""
 _SELDOM = 16
@@ -276,7 +276,7 @@ class StepLog:
         """
         self.every = 1
         usual = _middle(self._ran_ns)
-        alike = abs(ran / steps - usual) <= UNUSUAL * usual
+        alike = abs(ran / steps - usual) <= max(UNUSUAL * usual, BUSY * passed / steps)
         self._ran_ns.append(ran // steps)
         if held <= BUSY * passed and alike and self._took_ns:
             needed = _READS * _middle(self._took_ns) * steps / (READS_SHARE * max(passed, 1))
