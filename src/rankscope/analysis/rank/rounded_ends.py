@@ -30,12 +30,14 @@ def without_rounding(trace: RankTrace) -> RankTrace:
     begin, end = events.start[rows], events.end[rows]
     digit = int(np.gcd.reduce(np.concatenate((np.diff(begin), events.duration[rows]))))
     error = min(DIGITS * digit, MOST_NS)
-    duration = events.duration.copy()
+    duration = events.duration
     for device in np.unique(events.pid[rows]).tolist():
         mine = np.flatnonzero(events.pid[rows] == device)
         starts = begin[mine]  # ascending, as events are
         following = np.searchsorted(starts, np.maximum(end[mine] - error, starts + 1))
         until = np.append(starts, np.iinfo(np.int64).max)[following]
         over = until < end[mine]
-        duration[rows[mine[over]]] = (until - starts)[over]
-    return replace(trace, events=replace(events, duration=duration))
+        if over.any():
+            duration = duration.copy() if duration is events.duration else duration
+            duration[rows[mine[over]]] = (until - starts)[over]
+    return trace if duration is events.duration else replace(trace, events=replace(events, duration=duration))
