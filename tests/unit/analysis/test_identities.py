@@ -151,15 +151,21 @@ def test_kernels_without_arguments_are_pairs_unless_all_ranks_ran_them_at_once()
         lose(trace, [row])
     matched = match([make_view(t, t.rank) for t in traces])
     assert (set(matched.kind), matched.matched) == ({"all_to_all"}, matched.total)
-    traces = simulate(together, FLAT, noise=NOISE)
-    for trace in traces[2:]:  # two pairs, one after the other
-        trace.events.start = trace.events.start + np.where(trace.events.step % 2, 40 * MS, 0)
-    views = [make_view(t, t.rank) for t in traces]
-    matched = match(views)
-    assert len(matched) == 0
-    assert list(matched.unmatched) == ["kernels without arguments: the peers are unknown"]
-    notes = remarks(views, matched, align(views, matched), find_steps(views, matched))
-    assert any(f"{matched.total} kernels send or receive between ranks that nothing" in note for note in notes)
+    for steps in (4, 3):
+        traces = simulate(together, FLAT, noise=NOISE, steps=steps)
+        for trace in traces[2:]:  # two pairs, one after the other
+            trace.events.start = trace.events.start + np.where(trace.events.step % 2, 40 * MS, 0)
+        views = [make_view(t, t.rank) for t in traces]
+        matched = match(views)
+        notes = remarks(views, matched, align(views, matched), find_steps(views, matched))
+        if steps == 4:
+            assert {(c.ranks, c.point_to_point) for c in matched.channels} == {((0, 1), True), ((2, 3), True)}
+            assert (set(matched.kind), matched.methods, matched.matched) == ({"sendrecv"}, ["ends"], matched.total)
+            assert any("the peers of 8 sends and receives are not recorded" in note for note in notes)
+        else:  # too few to say that ends scatter no more than those of one message
+            assert len(matched) == 0
+            assert list(matched.unmatched) == ["kernels without arguments: the peers are unknown"]
+            assert any(f"{matched.total} kernels send or receive between ranks that nothing" in note for note in notes)
 
 
 def test_numbers_of_steps_that_restart_on_one_rank() -> None:

@@ -60,13 +60,18 @@ def remarks(
             f"by the ends of its calls, {_ranks(views, clocks.doubtful)} does not read the clock of the host that its "
             "trace names"
         )
+    if matched.by_ends:
+        found.append(
+            f"the peers of {matched.by_ends} sends and receives are not recorded: they are those whose kernels end "
+            "together in every step, which only one pairing of all of them does"
+        )
     unsaid = matched.unmatched.get(UNSAID, 0)
     if unsaid:
         found.append(
             f"{unsaid} kernels send or receive between ranks that nothing in the traces names, and did not run on all "
-            "ranks of their group at once: who waits for whom in them cannot be told from times, since sends and "
-            "receives do not end together. Record the operators too (ProfilerActivity.CPU), or by `rankscope run`, "
-            "whose windows hold torch's flight recorder"
+            "ranks of their group at once: who waits for whom in them is unknown, since their ends do not show it (two "
+            "that always end together, in one way only). Record the operators too (ProfilerActivity.CPU), or by "
+            "`rankscope run`, whose windows hold torch's flight recorder"
         )
     lost = [c for c, count in enumerate(matched.lost) if count and views[c].rank not in lossy]
     if lost:

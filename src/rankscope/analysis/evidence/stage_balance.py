@@ -23,7 +23,7 @@ from rankscope.analysis.replay.segments import Plan, stages_of
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.candidates import Window
 from rankscope.analysis.stragglers.model_error import model_error
-from rankscope.analysis.stragglers.statistics import CONFIDENCE, mean_error
+from rankscope.analysis.stragglers.statistics import confidence, mean_error
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.evidence import StageBalance, StageWork
 from rankscope.trace.names import Kind
@@ -69,7 +69,7 @@ def stage_balance(windows: Sequence[WindowResult]) -> StageBalance | None:
     gains = np.concatenate(lowered)
     window = known[-1][0]
     views, gain = window.views, float(gains.mean())
-    scatter = CONFIDENCE * mean_error(gains) if len(gains) > 1 else abs(gain)
+    scatter = confidence(len(gains)) * mean_error(gains) if len(gains) > 1 else abs(gain)
     per_step = work / len(gains) / 1e6
     total = per_step.sum(axis=1)
     longest, shortest = columns[int(np.argmax(total))][0], columns[int(np.argmin(total))][0]

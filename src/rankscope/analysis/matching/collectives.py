@@ -39,6 +39,7 @@ from rankscope.analysis.matching.signatures import (
     must_agree,
     spelled_kinds,
 )
+from rankscope.analysis.matching.unsaid_pairs import pair_by_ends
 from rankscope.analysis.rank.view import RankView
 
 I64 = NDArray[np.int64]
@@ -47,6 +48,7 @@ F64 = NDArray[np.float64]
 __all__ = ["SYMMETRIC", "TOGETHER", "UNSAID", "Communicator", "Matched", "canonical", "is_point_to_point", "match"]
 
 UNSAID = "kernels without arguments: the peers are unknown"
+ENDS = "ends"
 LONE = "recorded by some ranks only"
 UNLIKE = "calls of the group disagree in kind, size or type"
 
@@ -74,6 +76,8 @@ class Matched:
     total: int = 0
     """Number of calls that were launched in the window and can be matched, summed over the ranks."""
     matched: int = 0
+    by_ends: int = 0
+    """Number of calls whose peers are not recorded, and were found by the ends of their kernels."""
     methods: list[str] = field(default_factory=list)
     unmatched: Counter[str] = field(default_factory=Counter)
     known: list[NDArray[np.int32]] = field(default_factory=list)
@@ -189,7 +193,9 @@ def match(views: Sequence[RankView]) -> Matched:
         have = program.table >= 0
         kept = have.sum(axis=1) >= 2
         if channel.guessed and not _all_took_part(sequences, program.table):
-            result.unmatched[UNSAID] += total
+            paired = _paired(result, views, kinds, channel, members)
+            blocks += paired
+            result.unmatched[UNSAID] += 0 if paired else total
             continue
         for place, column in enumerate(columns):
             result.extra[column] += np.setdiff1d(members[column], program.table[kept, place]).tolist()
@@ -207,6 +213,35 @@ def match(views: Sequence[RankView]) -> Matched:
     result.unmatched = +result.unmatched
     result.contradicted = {identity: sorted(against) for identity, against in contradicted.items() if against}
     return _assembled(result, views, kinds, blocks) if blocks else result
+
+
+def _paired(
+    result: Matched,
+    views: Sequence[RankView],
+    kinds: Sequence[list[str]],
+    channel: Communicator,
+    members: dict[int, I64],
+) -> list[Block]:
+    """Pair sends and receives whose peers are unknown by their ends; empty if that is not possible in one way only."""
+    blocks = [
+        Block(
+            list(columns),
+            rows,
+            Communicator(
+                tuple(views[c].rank for c in columns), channel.name, point_to_point=True, number=channel.number
+            ),
+        )
+        for columns, rows in pair_by_ends(views, members).items()
+    ]
+    for block in blocks:
+        result.by_ends += len(block.table)
+        for place, column in enumerate(block.columns):
+            for row in block.table[:, place].tolist():
+                kinds[column][row] = "sendrecv"
+    if blocks:
+        _note_exchanges(result, members, blocks)
+        result.methods += [ENDS] if ENDS not in result.methods else []
+    return blocks
 
 
 def _symmetric(table: I64, columns: list[int], signatures: list[CallSignatures]) -> NDArray[np.bool_]:

@@ -30,7 +30,7 @@ from rankscope.analysis.stragglers.more_operators import more_operators
 from rankscope.analysis.stragglers.more_work import more_work
 from rankscope.analysis.stragglers.own_delays import host_delays
 from rankscope.analysis.stragglers.slow_devices import slow_devices
-from rankscope.analysis.stragglers.statistics import CONFIDENCE
+from rankscope.analysis.stragglers.statistics import confidence
 from rankscope.statistics.thresholds import LEAST_COST, MATTERS
 
 __all__ = ["Measured", "join", "measure"]
@@ -162,7 +162,7 @@ def _measured(column: int, gains: F64, reasons: Sequence[Candidate], columns: Se
     for reason in sorted(reasons, key=lambda c: -c.extra):
         explained[reason.cause] = explained.get(reason.cause, 0.0) + reason.extra
     model = max(model_error(mesh, cause) for cause in explained)
-    error = mean * float(np.hypot(CONFIDENCE * share, model))
+    error = mean * float(np.hypot(confidence(len(gains)) * share, model))
     return Measured(column, gains, error, explained, [c for c in columns if c != column])
 
 

@@ -17,7 +17,7 @@ from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.model_error import LINK, model_error
-from rankscope.analysis.stragglers.statistics import CONFIDENCE, above, mean_error
+from rankscope.analysis.stragglers.statistics import above, confidence, mean_error
 from rankscope.statistics.medians import median_of_others
 from rankscope.statistics.thresholds import MATTERS
 
@@ -49,8 +49,9 @@ def slow_groups(replay: Replay, matched: Matched, waits: Waits, step_ns: float, 
         for place in np.flatnonzero(slower).tolist():
             gains = replay.gains(_mended(replay, matched, channels[place], float(np.exp(-mean[place]))))
             cost = float(gains.mean())
-            share = float(np.hypot(CONFIDENCE * error[place] / mean[place], model_error(mesh, LINK)))
-            width = float(np.hypot(cost * share, CONFIDENCE * mean_error(gains) if len(gains) > 1 else 0.0))
+            wide = confidence(int((~np.isnan(log[place])).sum()))
+            share = float(np.hypot(wide * error[place] / mean[place], model_error(mesh, LINK)))
+            width = float(np.hypot(cost * share, confidence(len(gains)) * mean_error(gains) if len(gains) > 1 else 0.0))
             if cost - width > MATTERS * step_ns:
                 kinds = sorted({matched.kind[c] for c in np.flatnonzero(matched.channel == channels[place]).tolist()})
                 ranks = matched.channels[channels[place]].ranks

@@ -11,9 +11,9 @@ from rankscope.statistics import chance
 from rankscope.statistics.chance import DEPENDENCE, student_quantile, student_tail
 
 __all__ = [
-    "CONFIDENCE",
     "FALSE",
     "above",
+    "confidence",
     "discoveries",
     "mean_error",
     "normal_tail",
@@ -23,7 +23,8 @@ __all__ = [
 
 F64 = NDArray[np.float64]
 
-CONFIDENCE = 1.96
+OUTSIDE = 0.05
+"""Share of the intervals that may miss the truth."""
 SURE = 0.95
 """Probability with which a difference called visible is detected."""
 FALSE = 0.01
@@ -33,6 +34,15 @@ FALSE = 0.01
 def mean_error(values: F64) -> float:
     """Standard error of the mean of successive steps; infinite for fewer than two."""
     return float(np.std(values, ddof=1)) * math.sqrt(DEPENDENCE / len(values)) if len(values) > 1 else math.inf
+
+
+def confidence(steps: int) -> float:
+    """Return the half width of a 95 % confidence interval of the mean over so many steps, in standard errors.
+
+    It is Student's quantile. Bootstraps over blocks of six autocorrelated steps hold the truth in half of the cases
+    (``benchmarks/intervals.py``).
+    """
+    return student_quantile(OUTSIDE / 2, steps - 1) if steps > 1 else math.inf
 
 
 def normal_tail(z: F64) -> F64:
