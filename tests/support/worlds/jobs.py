@@ -171,8 +171,9 @@ def tp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 330) -> list[Op]
     return step.ops
 
 
-def pipeline(mesh: Mesh, rank: int, micro: int = 8, work_us: float = 900) -> list[Op]:
-    """One forward, one backward (1F1B); gradients over the replicas at the end."""
+def pipeline(mesh: Mesh, rank: int, micro: int = 8, work_us: float = 900, own_shapes: bool = False) -> list[Op]:
+    """One forward, one backward (1F1B); gradients over the replicas at the end. With ``own_shapes`` no two stages have
+    kernels of one size."""
     step = _Step(mesh, rank)
     stages = mesh.group(rank, "pp")
     stage, last = stages.index(rank), len(stages) - 1
@@ -209,6 +210,8 @@ def pipeline(mesh: Mesh, rank: int, micro: int = 8, work_us: float = 900) -> lis
         step.join("grads")
     step.optimizer()
     step.sync()
+    if own_shapes:
+        return [replace(op, shape=(op.shape[0] + 128 * stage, *op.shape[1:])) if op.shape else op for op in step.ops]
     return step.ops
 
 

@@ -203,6 +203,37 @@ def test_the_typical_kernel_of_a_step_by_hand() -> None:
         assert np.isnan(typical[0, 0])
 
 
+def test_a_rank_without_a_kernel_in_common_is_compared_with_its_other_steps() -> None:
+    """GIVEN two ranks with kernels of other sizes, 100 and 200 us in four steps WHEN that of rank 1 takes 30 % more in
+    the last THEN it is slow there by log 1.3, and a rank that always takes long is not to be seen."""
+    step = np.array([0, 1, 2, 3] * 2)
+    table = replace(
+        table_of([0] * 4 + [1] * 4, [0] * 4 + [1] * 4, [100] * 4 + [200, 200, 200, 260], [0.0] * 8),
+        numbers=np.arange(4), step=step,
+    )  # fmt: skip
+    pace = kernel_pace(table)
+    assert pace is not None
+    assert pace.lone.tolist() == [True, True]
+    assert pace.log == pytest.approx(np.array([[0.0] * 4, [0.0, 0.0, 0.0, np.log(1.3)]]))
+
+
+SHORT = (("micro", 4), ("work_us", 700.0))
+STAGES = [
+    World("its loader", "pp", 3, Fault("input", (0,), 20.0, "burst"), p2p_metadata=False, seed=11, sizes=SHORT),
+    World("its device", "pp", 3, Fault("slow_device", (1,), 2.0, "burst"), seed=11,
+          sizes=(*SHORT, ("own_shapes", True))),
+]  # fmt: skip
+
+
+@some(STAGES, "its device")
+def test_a_stage_that_is_late_in_one_step_only(world: World, tmp_path: Path) -> None:
+    """GIVEN a stage that has no peer (of one the messages do not name theirs, of one no kernel is like another's)
+    THEN it is named for the step in which it is slow."""
+    report, cost_ms = report_of(world, tmp_path)
+    assert report.verdict.ranks == list(world.due())
+    assert report.verdict.cost_ms_per_step == pytest.approx(cost_ms, rel=0.1)
+
+
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_kernel_that_takes_long_now_and_then_on_any_rank_makes_no_slow_device(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,11 @@ class Window:
     _edges: dict[Work, tuple[NDArray[np.int32], I64]] = field(default_factory=dict)
     """Per label the edges that carry such work, sorted by rank, and the index of the first edge of each rank."""
 
+    @property
+    def device(self) -> bool:
+        """Whether any rank recorded work of a device."""
+        return any(view.device for view in self.views)
+
     def edges(self, column: int, label: Work) -> I64:
         """Edges that carry work of this label on this rank."""
         if label not in self._edges:

@@ -2,7 +2,8 @@
 
 Pairs of the same work (:mod:`kernel_table`) occur thousands of times in a window, and on ranks of any role, since
 pipeline stages run the same layers. A difference in count or shape is other work, not slower work, and gives no pair. A
-kernel counts only where it did not overlap communication of its own rank. Otherwise ranks that wait would look slow.
+rank that shares no kernel with any other is compared with its own other steps, so that it can be slow in some of them.
+A kernel counts only where it did not overlap communication of its own rank. Otherwise ranks that wait would look slow.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ class KernelPace:
         order = np.argsort(self._rank, kind="stable")
         self._by_rank = np.split(order, np.searchsorted(self._rank[order], np.arange(1, len(self.log))))
 
+    @property
+    def lone(self) -> NDArray[np.bool_]:
+        """Ranks that share no kernel with another, shape (R,): slow in all steps, they look the same as always."""
+        return _lone(self._runs)
+
     def typical(self, cells: NDArray[np.bool_]) -> F64:
         """(R, S): the median over the pairs of a rank and step, by time, for some of them; NaN elsewhere.
 
@@ -100,7 +106,7 @@ class KernelPace:
             slow: ranks and steps to leave out, shape (R, S).
         """
         usual = _usual(self._rank, self._step, self._pair, self._took, ~slow, OFTEN)
-        peers = _of_others(usual, self._runs)
+        peers = _of_others(usual, self._runs, self.lone)
         log = _compared(self._rank, self._step, self._pair, self._took, peers, self.log.shape)
         peers = np.where(np.isnan(log).all(axis=1), self._peers, peers)
         log = np.where(np.isnan(log).all(axis=1, keepdims=True), self.log, log)
@@ -108,7 +114,7 @@ class KernelPace:
 
 
 def kernel_pace(table: KernelTable) -> KernelPace | None:
-    """Compare the kernels of all ranks; None where fewer than two ranks have kernels in common."""
+    """Compare the kernels of all ranks; None where none ran alone."""
     kept = table.alone & (table.length > 0)
     if not kept.any():
         return None
@@ -122,7 +128,7 @@ def kernel_pace(table: KernelTable) -> KernelPace | None:
     runs = np.zeros((int(table.pair.max()) + 1, table.ranks), np.bool_)
     runs[table.pair, table.rank] = True
     runs = runs[: len(usual)]
-    peers = _of_others(usual, ~np.isnan(usual))
+    peers = _of_others(usual, ~np.isnan(usual), _lone(runs))
     log = _compared(rank, step, pair, took, peers, everything.shape)
     if np.isnan(log).all():
         return None
@@ -162,8 +168,14 @@ def _usual(rank: I64, step: I64, pair: I64, took: F64, counts: NDArray[np.bool_]
     return usual.reshape(size, ranks)
 
 
-def _of_others(usual: F64, runs: NDArray[np.bool_]) -> F64:
+def _lone(runs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    shared = runs & (runs.sum(axis=1, keepdims=True) > 1)
+    return np.asarray(runs.any(axis=0) & ~shared.any(axis=0))
+
+
+def _of_others(usual: F64, runs: NDArray[np.bool_], lone: NDArray[np.bool_]) -> F64:
     """Per pair and rank the median of the other ranks; NaN where for most ranks that run such a kernel it is not known.
+    Of a lone rank it is its own.
 
     Kernels that run alone on few ranks may do so because these ranks are late, and would be compared with each other.
     """
@@ -175,4 +187,4 @@ def _of_others(usual: F64, runs: NDArray[np.bool_]) -> F64:
         others = np.broadcast_to(median_of_known(usual)[:, None], usual.shape)
     else:
         others = np.stack([median_of_known(np.delete(usual, column, axis=1)) for column in range(ranks)], axis=1)
-    return np.where(enough, others, np.nan)
+    return np.where(lone, usual, np.where(enough, others, np.nan))

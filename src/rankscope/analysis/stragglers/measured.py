@@ -70,7 +70,7 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
         noise, infinite where unknown.
     """
     replay, found, lost, shows = window.replay, host_delays(window), 0.0, np.inf
-    if any(view.device for view in window.views):
+    if window.device:
         table = kernel_table(window.views, window.plan.peers, window.steps)
         if len(table.rank):
             slow, lost, shows = slow_devices(window, table)

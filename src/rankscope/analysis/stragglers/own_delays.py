@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.candidates import Candidate, Window
+from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile
 from rankscope.analysis.stragglers.statistics import above
 from rankscope.causes.table import BY_NAME
 from rankscope.statistics.medians import median_of_others
+from rankscope.statistics.thresholds import LEAST_COST
 
-__all__ = ["OwnDelay", "host_delays", "own_delays"]
+__all__ = ["OwnDelay", "delays_in_some_steps", "host_delays", "own_delays"]
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,37 @@ def host_delays(window: Window) -> list[Candidate]:
     found = []
     for row in np.flatnonzero(always).tolist():
         delay = delays[row]
-        edges, inside = window.host_time(delay.column, delay.spans)
-        share = float(delay.beyond.sum() / delay.total.sum())
-        less = np.minimum(inside * share, window.replay.graph.work[edges])
+        edges, less = _removed(window, delay)
         relative = float(error[row] / mean[row])
         found.append(Candidate(delay.column, delay.cause, edges, less, float(delay.beyond.sum()), relative))
     return found
+
+
+def delays_in_some_steps(window: Window, step_ns: float) -> list[RankCost]:
+    """Return for each rank the cost of its longest delay, with the gain of each step, however few steps it is in.
+
+    It is for stages of a pipeline. Ranks with peers are compared with them place by place (:mod:`cost`).
+    """
+    replay = window.replay
+    found = [RankCost(np.zeros(replay.steps)) for _ in window.views]
+    for delay in own_delays(window.views, window.profiles):
+        extra = float(delay.beyond.sum())
+        if extra < LEAST_COST * step_ns * replay.steps or not window.trusted[delay.column]:
+            continue  # removing it gains no more than that
+        edges, less = _removed(window, delay)
+        work = replay.graph.work.copy()
+        work[edges] -= less
+        gains = replay.gains(work)
+        if gains.sum() > found[delay.column].gains.sum():
+            found[delay.column] = RankCost(gains, excess=extra, explained={delay.cause: extra})
+    return found
+
+
+def _removed(window: Window, delay: OwnDelay) -> tuple[I64, F64]:
+    """Return the edges of the host's work in a delay, and what each of them has beyond the usual, in ns."""
+    edges, inside = window.host_time(delay.column, delay.spans)
+    share = float(delay.beyond.sum() / delay.total.sum())
+    return edges, np.minimum(inside * share, window.replay.graph.work[edges])
 
 
 def _by_step(view: RankView, spans: intervals.Spans) -> F64:

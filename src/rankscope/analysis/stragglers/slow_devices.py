@@ -45,7 +45,7 @@ def slow_devices(window: Window, table: KernelTable) -> tuple[list[Candidate], f
         return [], overlap_loss(table, length), np.inf
     pace = pace.without(~window.trusted[:, None] & np.ones(pace.log.shape, np.bool_))
     log, error = _slower(pace)
-    shows = smallest_visible(pace.log[window.trusted])
+    shows = np.inf if pace.lone.any() else smallest_visible(pace.log[window.trusted])
     for _ in range(ROUNDS):
         slow = (log > 0) | ~window.trusted[:, None]
         if not (log > 0).any():
@@ -102,7 +102,7 @@ def longer_by_kind(
 def _slower(pace: KernelPace) -> tuple[F64, F64]:
     """Return by how much a rank is slower in a step (log, shape (R, S), 0 where it is not), and its standard error per
     rank."""
-    always, mean, error = above(pace.log)
+    always, mean, error = above(np.where(pace.lone[:, None], np.nan, pace.log))
     log = np.where(always[:, None], mean[:, None], 0.0) * np.ones_like(pace.log)
     scatter = robust_scatter(pace.log[~always])
     if scatter > 0:

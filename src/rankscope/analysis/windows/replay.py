@@ -17,6 +17,7 @@ from rankscope.analysis.stragglers.candidates import Window
 from rankscope.analysis.stragglers.cost import RankCost, judge_ranks, screen
 from rankscope.analysis.stragglers.measured import join, measure
 from rankscope.analysis.stragglers.model_error import mesh_of
+from rankscope.analysis.stragglers.own_delays import delays_in_some_steps
 from rankscope.analysis.stragglers.profile import Profile, profile
 from rankscope.analysis.stragglers.slow_groups import slow_groups
 from rankscope.analysis.windows.comparable import comparable
@@ -107,9 +108,11 @@ def _replay_all(result: WindowResult) -> str | None:
         return _NO_COLLECTIVE
     if replay.error > MAX_REPLAY_ERROR:
         return f"replaying the window unchanged misses its length by {100 * replay.error:.1f} %"
-    if (why := _judge_by_places(result, replay, suspects)) is not None:
+    window = _window(result, replay)
+    if (why := _judge_by_places(result, window, suspects)) is not None:
         return why
-    _judge_whole_ranks(result, replay)
+    measured, result.visible = measure(window, step_ns)
+    join(result.lateness, measured, step_ns, device=window.device)
     result.slow_groups = slow_groups(replay, matched, waits, step_ns, result.mesh)
     return None
 
@@ -123,11 +126,15 @@ def _set_mesh(result: WindowResult) -> None:
     result.pipeline = bool(staged.all()) or (result.staged and no_peers)
 
 
-def _judge_by_places(result: WindowResult, replay: Replay, suspects: I64) -> str | None:
+def _judge_by_places(result: WindowResult, window: Window, suspects: I64) -> str | None:
     """Determine the cost of each rank by its segments between two calls. Returns the reason if that is not possible."""
-    views = result.views
-    if result.pipeline or not result.step_ns:  # no rank has a peer for its segments, but its kernels have
-        result.lateness = [RankCost(np.zeros(replay.steps)) for _ in views]
+    views, replay = result.views, window.replay
+    if result.pipeline or not result.step_ns:
+        # No rank has a peer for its segments, but its kernels have, and its delays. On hosts alone, silence in some
+        # steps may be the machine's.
+        known = result.step_ns if window.device else None
+        nothing = [RankCost(np.zeros(replay.steps)) for _ in views]
+        result.lateness = delays_in_some_steps(window, known) if known else nothing
         return None
     whole, sound = comparable(
         views, result.profiles, result.plan, result.matched.extra, result.step_ns, lossy=bool(result.partial)
@@ -139,23 +146,20 @@ def _judge_by_places(result: WindowResult, replay: Replay, suspects: I64) -> str
     return None
 
 
-def _judge_whole_ranks(result: WindowResult, replay: Replay) -> None:
-    """Determine the cost of each rank by all of its work, and join it with that by segments."""
-    views, step_ns = result.views, result.step_ns or 0.0
-    window = Window(
+def _window(result: WindowResult, replay: Replay) -> Window:
+    """Return the window as the search for late ranks sees it."""
+    return Window(
         replay,
-        views,
+        result.views,
         result.clocks,
         result.plan,
         result.profiles,
         result.waits.steps,
-        trusted=np.array([view.rank not in result.unsound for view in views]),
+        trusted=np.array([view.rank not in result.unsound for view in result.views]),
         complete=not result.partial,
         matched=result.matched,
         mesh=result.mesh,
     )
-    measured, result.visible = measure(window, step_ns)
-    join(result.lateness, measured, step_ns, device=any(view.device for view in views))
 
 
 def _launched(view: RankView) -> float:

@@ -96,8 +96,6 @@ def _decide_all(evidence: Evidence, suspects: list[Suspect]) -> list[StragglerDe
             if suspect.cost_ms - suspect.error_ms > _least(suspect, evidence) * evidence.whole_step_ms:
                 found.append(_measured(suspect, evidence.whole_step_ms))
             continue
-        if evidence.pipeline:
-            continue
         others = dearest[1:] if suspect.cost_ms == dearest[0] else dearest[:1]
         decision = _decide_one(suspect, evidence.step_ms or 0.0, max(others, default=0.0), evidence.clock_spread_us)
         if decision is not None and not _may_be_recordings(evidence, decision):
