@@ -1,7 +1,7 @@
 """Verdicts on simulated jobs with known truth: ranks, cause, cost, and error of the cost.
 
-    python benchmarks/truth.py [--ideal] [--seed 0] [--drawn 0] [--healthy 4] [--only ddp] [--jobs 2]
-                              [--errors] [--verbose]
+    python benchmarks/truth.py [--ideal] [--seed 0] [--drawn 0] [--others] [--healthy 4] [--only ddp]
+                              [--jobs 2] [--errors] [--verbose]
 
 With --errors what was said over what is true goes into the package, as what the replay is known to be wrong by.
 
@@ -35,7 +35,7 @@ from model_errors import keep
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.stragglers.model_error import LINK
 from rankscope.trace.files.load import load_traces
-from support.worlds.catalogue import CAUSES, World, drawn, faults, healthy, simulated, small
+from support.worlds.catalogue import CAUSES, World, drawn, faults, healthy, others, simulated, small
 
 DUE, SMALL = 0.05, 0.03
 """Of the step."""
@@ -119,6 +119,7 @@ def main() -> int:
     parser.add_argument(
         "--drawn", type=int, default=0, help="so many faults drawn by the seed, instead of the chosen ones"
     )
+    parser.add_argument("--others", action="store_true", help="kinds of jobs and faults beside the chosen ones")
     parser.add_argument("--healthy", type=int, default=4, help="rounds of 16 healthy worlds")
     parser.add_argument("--only", default="", help="worlds whose name holds this text")
     parser.add_argument("--jobs", type=int, default=2)
@@ -126,8 +127,9 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="a line for each world")
     arguments = parser.parse_args()
     how = {"realistic": not arguments.ideal, "seed": arguments.seed}
+    chosen = others(**how) if arguments.others else [*faults(**how), *small(**how)]
     worlds = [
-        *(drawn(arguments.drawn, **how) if arguments.drawn else [*faults(**how), *small(**how)]),
+        *(drawn(arguments.drawn, **how) if arguments.drawn else chosen),
         *healthy(**how, rounds=arguments.healthy),
     ]
     worlds = [world for world in worlds if arguments.only in world.name]
@@ -138,7 +140,7 @@ def main() -> int:
             line(outcome)
     table(outcomes)
     if arguments.errors:
-        told = {"ideal": arguments.ideal, "drawn": arguments.drawn, "only": arguments.only, "seed": arguments.seed}
+        told = {name: getattr(arguments, name) for name in ("ideal", "drawn", "others", "only", "seed")}
         options = [
             f" --{name}" + ("" if value is True else f" {value}")
             for name, value in told.items()

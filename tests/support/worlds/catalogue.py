@@ -27,6 +27,7 @@ __all__ = [
     "faults",
     "healthy",
     "mean_ms",
+    "others",
     "simulated",
     "small",
     "waiting_for_input",
@@ -38,6 +39,7 @@ SKIPPED = 2
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "slow_device": ("slow_compute",),
+    "slow_norms": ("slow_compute",),
     "input": ("input_stall",),
     "pause": ("host_pause",),
     "sync": ("host_sync",),
@@ -212,6 +214,33 @@ def small(*, realistic: bool, seed: int = 0) -> list[World]:
         *_each("bigger", 1.06, "ddp8 5, fsdp4 2, tpdp8 4-7 1.08"),
     ]
     return _worlds(rows, realistic, seed, "small-")
+
+
+def others(*, realistic: bool, seed: int = 0) -> list[World]:
+    """Faults and healthy jobs of kinds that :func:`faults` does not have: a stage late in some steps only, kernels that
+    never run alone, and all-to-alls of uneven volume."""
+    own, short = (("own_shapes", True),), (("norms_us", 150.0),)
+    rows: list[tuple[str, int, Fault | None, tuple[tuple[str, float], ...], bool]] = [
+        ("pp", 4, Fault("slow_device", (1,), 1.4, "late"), (), False),
+        ("pp", 4, Fault("slow_device", (1,), 1.4, "late"), own, True),
+        ("pp", 4, Fault("slow_device", (2,), 1.8, "burst"), own, True),
+        ("pp", 4, Fault("input", (0,), 30, "burst"), (), True),
+        ("pp", 4, Fault("pause", (1,), 30, "burst"), (), True),
+        ("ppdp", 8, Fault("pause", (1,), 30, "burst"), (), False),
+        ("fsdp", 4, Fault("slow_norms", (2,), 2.5), short, True),
+        ("fsdp", 8, Fault("slow_device", (2,), 1.15), short, True),
+        ("ep", 4, Fault("slow_device", (1,), 1.2), (("uneven", 0.3),), True),
+        ("ep", 8, Fault("hot_expert", (1,), 1.6), (("uneven", 0.05),), True),
+        ("pp", 4, None, own, True),
+        ("fsdp", 4, None, short, True),
+        ("ep", 4, None, (("uneven", 0.3),), True),
+    ]
+    worlds = []
+    for number, (kind, size, fault, sizes, metadata) in enumerate(rows):
+        name = f"{number:02d}-{kind}{size}-healthy" if fault is None else _name(number, kind, size, fault, metadata)
+        extra = "".join(f"-{key}" for key, _ in sizes)
+        worlds.append(World(f"other-{name}{extra}", kind, size, fault, metadata, realistic, seed, sizes=sizes))
+    return worlds
 
 
 def _worlds(rows: list[Row], realistic: bool, seed: int, prefix: str = "") -> list[World]:

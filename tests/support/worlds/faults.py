@@ -20,12 +20,13 @@ _OWN_KEYS = 1_024
 class Fault:
     """One fault.
 
-    ``kind`` is one of ``slow_device`` (all kernels take ``size`` times as long), ``slow_host`` (so does the host's
-    work), ``input`` (the loader takes ``size`` ms more), ``pause`` (the host stands still for ``size`` ms before the
-    backward), ``sync`` (``size`` synchronisations spread over the step, each with some Python around it), ``bigger``
-    (matrix products and attention take ``size`` times as long, as by longer sequences: their shapes say so), ``link``
-    (every call along ``axis`` that one of these ranks takes part in is ``size`` times as long) and ``hot_expert``
-    (expert kernels take ``size`` times as long, and their all-to-all longer by half of that share).
+    ``kind`` is one of ``slow_device`` (all kernels take ``size`` times as long), ``slow_norms`` (so do norms alone,
+    which run beside communication only), ``slow_host`` (so does the host's work), ``input`` (the loader takes ``size``
+    ms more), ``pause`` (the host stands still for ``size`` ms before the backward), ``sync`` (``size``
+    synchronisations spread over the step, each with some Python around it), ``bigger`` (matrix products and attention
+    take ``size`` times as long, as by longer sequences: their shapes say so), ``link`` (every call along ``axis`` that
+    one of these ranks takes part in is ``size`` times as long) and ``hot_expert`` (expert kernels take ``size`` times
+    as long, and their all-to-all longer by half of that share).
     """
 
     kind: str
@@ -56,6 +57,8 @@ def changed(ops: Sequence[Op], fault: Fault, rank: int, step: int, steps: int) -
     kind, size = fault.kind, fault.size
     if kind == "slow_device":
         return [replace(op, device=int(op.device * size)) if op.what == "kernel" else op for op in ops]
+    if kind == "slow_norms":
+        return [replace(op, device=int(op.device * size)) if op.name.startswith("norm") else op for op in ops]
     if kind == "slow_host":
         return [replace(op, host=int(op.host * size)) for op in ops]
     if kind == "input":

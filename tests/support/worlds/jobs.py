@@ -119,8 +119,11 @@ def ddp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 420) -> list[Op
     return step.ops
 
 
-def fsdp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 480) -> list[Op]:
-    """Sharded parameters: each layer's are gathered one layer ahead; gradients are reduced and scattered."""
+def fsdp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 480, norms_us: float = 0) -> list[Op]:
+    """Sharded parameters: each layer's are gathered one layer ahead; gradients are reduced and scattered.
+
+    Of ``norms_us`` each layer begins with a kernel that is bound by memory and always runs beside a gathering.
+    """
     step = _Step(mesh, rank)
     size = mesh.size
     shard = 1_500_000 // size
@@ -130,6 +133,8 @@ def fsdp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 480) -> list[O
         if layer + 1 < layers:
             step.call("all_gather", "dp", shard, 170, label=f"ag{layer + 1}", out=shard * size)
         step.join(f"ag{layer}")
+        if norms_us:
+            step.kernel(norms_us, "norm")
         step.kernel(work_us)
         step.kernel(work_us / 6, "gelu")
     step.call("all_gather", "dp", shard, 170, label="bg0", out=shard * size)
@@ -137,6 +142,8 @@ def fsdp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 480) -> list[O
         if layer + 1 < layers:
             step.call("all_gather", "dp", shard, 170, label=f"bg{layer + 1}", out=shard * size)
         step.join(f"bg{layer}")
+        if norms_us:
+            step.kernel(norms_us, "norm_grad")
         step.kernel(work_us, "mm_grad_input")
         step.kernel(work_us, "mm_grad_weight")
         step.call("reduce_scatter", "dp", shard * size, 200, label=f"rs{layer}", out=shard)
@@ -215,11 +222,14 @@ def pipeline(mesh: Mesh, rank: int, micro: int = 8, work_us: float = 900, own_sh
     return step.ops
 
 
-def experts(mesh: Mesh, rank: int, layers: int = 4, work_us: float = 420) -> list[Op]:
-    """Mixture of experts: tokens travel to their expert and back in every layer; shared weights are data parallel."""
+def experts(mesh: Mesh, rank: int, layers: int = 4, work_us: float = 420, uneven: float = 0.005) -> list[Op]:
+    """Mixture of experts: tokens travel to their expert and back in every layer; shared weights are data parallel.
+
+    Each rank sends more than the one before it, by the share ``uneven`` of what the first sends; all compute alike.
+    """
     step = _Step(mesh, rank)
     step.input()
-    tokens = 1_000_000 + 5_000 * rank
+    tokens = 1_000_000 + int(1_000_000 * uneven) * rank
     for direction, passes in (("f", ("mm",)), ("b", ("mm_grad_input", "mm_grad_weight"))):
         for layer in range(layers):
             for name in passes:
