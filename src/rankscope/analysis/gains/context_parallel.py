@@ -12,7 +12,7 @@ from rankscope.analysis.gains.parallel_groups import groups_named, is_context
 from rankscope.analysis.gains.work_gains import group_shares, less_device_work, placed_kernels, priced
 from rankscope.analysis.operators.groups import ATTENTION, group_of
 from rankscope.analysis.rank.view import RankView
-from rankscope.analysis.stragglers.statistics import CONFIDENCE, mean_error
+from rankscope.analysis.stragglers.statistics import confidence, mean_error
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.changes import UnevenAttention
 
@@ -71,7 +71,7 @@ def _groups(window: WindowResult) -> list[tuple[tuple[int, ...], F64]]:
         if steps < 2 or not (times.mean(axis=1) > 0).all():
             continue
         over = times[times.mean(axis=1).argmax()] / times.mean(axis=0)
-        if over.mean() - CONFIDENCE * mean_error(over) > UNEVEN:
+        if over.mean() - confidence(len(over)) * mean_error(over) > UNEVEN:
             found.append((group, times))
     return found
 

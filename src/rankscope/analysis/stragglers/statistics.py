@@ -11,6 +11,7 @@ from rankscope.statistics import chance
 from rankscope.statistics.chance import DEPENDENCE, student_quantile, student_tail
 
 __all__ = [
+    "CONFIDENCE",
     "FALSE",
     "above",
     "confidence",
@@ -23,6 +24,8 @@ __all__ = [
 
 F64 = NDArray[np.float64]
 
+CONFIDENCE = 1.96
+"""Half width of a 95 % interval, in standard errors that many values determine. Of steps see :func:`confidence`."""
 OUTSIDE = 0.05
 """Share of the intervals that may miss the truth."""
 SURE = 0.95
