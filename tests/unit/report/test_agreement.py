@@ -87,6 +87,13 @@ def test_the_steps_of_a_rank_sum_to_the_rank(report) -> None:
         assert all(0.0 <= row.input_ms <= row.idle_ms + 1e-3 * window for row in rows)
 
 
+def test_waiting_that_is_exposed_is_the_same_by_step_and_by_rank(report) -> None:
+    for own in report.idle:
+        rows = [row for row in report.steps if row.rank == own.rank]
+        assert all(0.0 <= row.waiting_ms <= row.exposed_comm_ms for row in rows)
+        assert sum(row.waiting_ms for row in rows) / len(rows) == close(own.waiting_ms, rel=0.01, least=0.01)
+
+
 def test_waiting_is_the_same_by_rank_by_cause_and_by_group(report) -> None:
     ranks = [rank for rank, _, _ in pairs(report)]
     waited = sum(r.wait_ms_per_step for r in ranks)
