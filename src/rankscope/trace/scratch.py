@@ -43,9 +43,9 @@ _SMALL = 1 << 10
 """Bytes from which a column is worth the object that stands for it."""
 
 Array = TypeVar("Array", bound=NDArray[Any])
-_EVERY_S = 0.02
-"""Pages are mapped at about 2 GB/s, so that between two looks some 40 MB are."""
-_HELD = 96 << 20
+_EVERY_S = 0.05
+"""Pages are mapped at about 2 GB/s, so that between two looks some 100 MB are."""
+_HELD = 160 << 20
 """Bytes of files, with those of the libraries that are loaded, from which pages are released. Each release costs the
 mapping of what is accessed next."""
 _STATM = Path("/proc/self/statm")

@@ -286,7 +286,7 @@ class Builder:
         count = len(target)
         order = _sorted(time, _depth(time, rise, source, target), rise)
         place = _inverse(order)
-        recorded, pinned = self._pieces.keep(time[order]), pinned[order]
+        recorded, pinned = time[order], pinned[order]
         del time, rise, order
         target = place[target]
         source = place[source]
@@ -325,7 +325,8 @@ class Builder:
         def column() -> NDArray[Any]:
             """Return the next column, for the edges that are kept, in their order."""
             pieces = columns.pop(0)
-            whole = self._pieces.joined(count, pieces[0].dtype, pieces)
+            # In memory: a file that is read everywhere at once is mapped again after each release of its pages.
+            whole = np.concatenate(pieces)
             pieces.clear()
             blocks = (kept[begin : begin + AT_ONCE] for begin in range(0, len(kept), AT_ONCE))
             return graph.joined(len(kept), whole.dtype, (whole[block] for block in blocks))

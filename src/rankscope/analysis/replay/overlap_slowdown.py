@@ -48,6 +48,9 @@ class OverlapSlowdown:
     _pieces: I32
     """Indices of these edges, sorted by rank and then by source: edges from one piece of work follow each other, and
     are looked up among the calls in order."""
+    _source: I32
+    """Source and rank of each piece; in memory, because a rank's are everywhere in the graph's columns."""
+    _owner: I32
     _alone: F64
     """Duration of the work without any overlap, as a share of its recorded duration."""
 
@@ -55,9 +58,10 @@ class OverlapSlowdown:
     def of(cls, graph: Graph, lost: float) -> OverlapSlowdown:
         """Measure the overlap in the recorded times."""
         edges = np.flatnonzero((graph.label == Work.DEVICE) & (graph.work > 0)).astype(np.int32)
-        pieces = np.lexsort((graph.source[edges], graph.owner[edges])).astype(np.int32)
-        found = cls(graph, lost, edges, pieces, np.empty(0))
-        found._alone = found._covered(graph.recorded, graph.work[edges])
+        source, owner = graph.source[edges], graph.owner[edges]
+        pieces = np.lexsort((source, owner)).astype(np.int32)
+        found = cls(graph, lost, edges, pieces, source[pieces], owner[pieces], np.empty(0))
+        found._alone = found._covered(np.array(graph.recorded), graph.work[edges])
         found._alone *= -lost
         found._alone += 1.0
         return found
@@ -100,8 +104,8 @@ class OverlapSlowdown:
         """Share of each piece of device work that runs while a call of its rank is on the device; 0 for removed ones,
         whose length is infinitely negative."""
         graph = self.graph
-        blocks = [self._pieces[first : first + AT_ONCE] for first in range(0, len(self._edges), AT_ONCE)]
-        latest = max((float((at[graph.source[self._edges[b]]] + length[b]).max()) for b in blocks), default=0.0)
+        blocks = [slice(first, first + AT_ONCE) for first in range(0, len(self._pieces), AT_ONCE)]
+        latest = max((float((at[self._source[b]] + length[self._pieces[b]]).max()) for b in blocks), default=0.0)
         origin = min(float(at.min()), 0.0)
         # The ranks follow each other on one time axis.
         room = np.int64(max(float(at.max()), latest) - origin) + 2
@@ -111,14 +115,13 @@ class OverlapSlowdown:
         )
         share: F64 = np.empty(len(length))
         for block in blocks:
-            edges, long = self._edges[block], length[block]
-            source = graph.source[edges]
+            source, owner, long = self._source[block], self._owner[block], length[self._pieces[block]]
             head = np.append(True, (source[1:] != source[:-1]) | (long[1:] != long[:-1]))
-            edges, source, long = edges[head], source[head], np.maximum(long[head], 0.0)
-            begin, owner = at[source], graph.owner[edges].astype(np.int64)
+            long = np.maximum(long[head], 0.0)
+            begin, owner = at[source[head]], owner[head].astype(np.int64)
             first = owner * room + (begin - origin).astype(np.int64)
             last = owner * room + (begin + long - origin).astype(np.int64)
             covered = np.zeros(len(first))
             np.divide(intervals.cover(busy, first, last), last - first, out=covered, where=last > first)
-            share[block] = covered[np.cumsum(head) - 1]
+            share[self._pieces[block]] = covered[np.cumsum(head) - 1]
         return share

@@ -87,7 +87,7 @@ def analyse_window(
         lambda: without(plan_segments(views, matched, waits.steps), unequal),
         lambda: no_plan(len(views)),
     )
-    scratch.take(matched, waits, plan)
+    scratch.take(plan)
     accounts = [
         stages.run(f"time of rank {v.rank}", partial(_account, v, c, matched, waits), partial(_no_account, v))
         for c, v in enumerate(views)
