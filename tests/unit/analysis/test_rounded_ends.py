@@ -1,9 +1,8 @@
-"""Ends of device work that rounding puts after the begin of what waited for them."""
+"""Ends of device work that rounding puts behind the begin of the next piece."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,33 +10,30 @@ from rankscope.analysis.rank.view import make_view
 from rankscope.trace.files.load import load_traces
 
 
-def _ends(folder: Path, call: tuple[float, float], kernel: tuple[float, float]) -> list[int]:
-    """Begin of the kernel minus the end of the call, in ns, as analysed; start and duration are given in us."""
-    events = []
-    for number, (stream, (start, duration)) in enumerate(((20, call), (7, kernel)), start=1):
-        events += [
-            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": float(number),
-             "dur": 0.5, "args": {"correlation": number}},
-            {"ph": "X", "cat": "kernel", "name": f"kernel_{number}", "pid": 0, "tid": stream, "ts": start,
-             "dur": duration, "args": {"correlation": number, "stream": stream, "device": 0}},
-        ]  # fmt: skip
-    (folder / "rank_0.json").write_text(json.dumps({"traceEvents": events, "distributedInfo": {"rank": 0}}))
-    (trace,) = load_traces([folder], workers=1, cache=False).traces
-    events_ = make_view(trace, 0).trace.events
-    work = events_.stream >= 0
-    return [int(events_.start[work][1] - events_.end[work][0])]
+def ends_ns(tmp_path, *kernels: tuple[float, float, int]) -> list[int]:
+    """Return the ends of kernels that were written with their begin and duration in us, and stream."""
+    events = [
+        {"ph": "X", "cat": "kernel", "name": f"k{i}", "pid": 0, "tid": stream, "ts": begin, "dur": length,
+         "args": {"stream": stream, "device": 0, "correlation": i + 1}}
+        for i, (begin, length, stream) in enumerate(kernels)
+    ]  # fmt: skip
+    trace = {"distributedInfo": {"rank": 0, "world_size": 1, "backend": "nccl"}, "traceEvents": events}
+    (tmp_path / "rank_0.json").write_text(json.dumps(trace))
+    view = make_view(load_traces([tmp_path], cache=False).traces[0], 0)
+    found = view.trace.events
+    return [int(end - found.start[0]) for end in found.end[found.stream >= 0]]
 
 
 @pytest.mark.parametrize(
-    ("call", "kernel", "apart"),
+    ("kernels", "expected"),
     [
-        # 100.0004 + 50.0004 and 150.0008, each rounded to ns: 150.002 and 150.001
-        pytest.param((100.001, 50.001), (150.001, 30.007), 0, id="a nanosecond, of rounding"),
-        pytest.param((100.001, 50.021), (150.001, 30.007), -21, id="21 ns of a trace with ns are an overlap"),
-        pytest.param((100.0, 51.0), (150.0, 30.0), 0, id="a microsecond, of rounding to whole ones"),
-        pytest.param((100.0, 53.0), (150.0, 30.0), -3000, id="three microseconds are an overlap"),
-        pytest.param((100.001, 50.001), (151.003, 30.007), 1001, id="a kernel that began later"),
+        ([(100, 10, 7), (109, 5, 20)], [9_000, 14_000]),  # whole us: rounded
+        ([(100, 10, 7), (108, 5, 20)], [10_000, 13_000]),  # 2 us are more than rounding does
+        ([(100.0, 10.2, 7), (110.0, 5.1, 20)], [10_000, 15_100]),  # tenths: 2 of them may be rounding
+        ([(100.0, 10.3, 7), (110.0, 5.1, 20)], [10_300, 15_100]),  # 3 may not
+        ([(100.001, 9.999, 7), (109.998, 5.0, 20)], [9_997, 14_997]),  # ns: 2, and 2 of the conversion
+        ([(100.001, 9.999, 7), (109.9, 5.0, 20)], [9_999, 14_899]),
     ],
 )
-def test_an_end_is_moved_to_the_begin_of_what_started_within_its_error(call, kernel, apart, tmp_path) -> None:
-    assert _ends(tmp_path, call, kernel) == [apart]
+def test_an_end_within_its_error_of_the_next_begin_is_that_begin(tmp_path, kernels, expected) -> None:
+    assert ends_ns(tmp_path, *kernels) == expected

@@ -15,8 +15,11 @@ from rankscope.trace.columns import RankTrace
 
 __all__ = ["without_rounding"]
 
-DIGITS = 5
-"""Error of an end in units of the last digit: start, duration, and the conversion of floating-point numbers."""
+DIGITS = 2
+"""Error of an end against the begin of the next piece, in units of the last digit: a start, a duration and the other
+start are off by half of one each."""
+CONVERSION_NS = 2
+"""Error of an end from the conversion of floating-point numbers, in ns."""
 MOST_NS = 1_000
 """Largest error, in ns: older traces have whole microseconds."""
 
@@ -29,7 +32,7 @@ def without_rounding(trace: RankTrace) -> RankTrace:
         return trace
     begin, end = events.start[rows], events.end[rows]
     digit = int(np.gcd.reduce(np.concatenate((np.diff(begin), events.duration[rows]))))
-    error = min(DIGITS * digit, MOST_NS)
+    error = min(DIGITS * digit + CONVERSION_NS, MOST_NS)
     duration = events.duration
     for device in np.unique(events.pid[rows]).tolist():
         mine = np.flatnonzero(events.pid[rows] == device)
