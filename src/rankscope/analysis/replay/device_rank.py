@@ -42,7 +42,8 @@ BLOCKING_NS = 150_000.0
 ROUNDING_NS = 1_000.0
 """Error of times in older traces, in ns: these have whole microseconds."""
 NEAR_NS = 15_000.0
-"""Without a wait call, work of another stream may have been waited for if it ended at most this long before, in ns."""
+"""On a rank that records no wait calls, work of another stream may have been waited for if it ended at most this long
+before, in ns."""
 
 
 _KEPT = (Kind.COMMUNICATION, Kind.FUSED)
@@ -255,7 +256,8 @@ class DeviceRank:
         for stream in np.unique(self.stream).tolist():
             before = _last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
             gap = begin - self.end[before]
-            taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | (gap <= NEAR_NS)))
+            near = (gap <= NEAR_NS) if not len(waits) else np.zeros(len(gap), np.bool_)
+            taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | near))
             before, gap = before[taken], gap[taken]
             queued = asked[taken] + LAUNCH_NS < self.end[before]
             same = (streams[taken] == stream).astype(np.int8)
