@@ -66,7 +66,7 @@ def test_the_help_of_run_is_torchruns_and_ours(capsys: pytest.CaptureFixture[str
         (["demo", "--fault", "input_stal"], 2, "did you mean input_stall?"),
         (["report", "x", "--format", "jsn"], 2, "did you mean json?"),
         (["analyze"], 2, "see rankscope analyze --help"),
-        (["config", "-S", "schedule.active=abc"], 2, "schedule.active: Value 'abc'"),
+        (["config", "-S", "schedule.active=abc"], 2, "schedule.active: 'abc' is not a whole number"),
         (["config", "--explain", "schedule.actives"], 2, "did you mean schedule.active?"),
         (["demo", "--ranks", "0"], 2, "--ranks 0"),
         (["demo", "--ranks", "2", "--bad-rank", "2"], 2, "--bad-rank 2"),

@@ -144,7 +144,7 @@ def _verdict(report: ClusterReport, width: int, limit: int) -> list[Text]:
 
 
 def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
-    """Return the lines after the table; each warning takes at most ``limit`` lines."""
+    """Return the lines after the table; each number of the run and each warning takes at most ``limit`` lines."""
     found = []
     named = {report.verdict.cause}
     told = [
@@ -162,10 +162,11 @@ def _foot(report: ClusterReport, width: int, limit: int) -> list[Text]:
         ("Modules", summary.modules_line(report)),
         ("Idle", summary.idle_line(report)),
         ("Memory", summary.memory_line(report)),
+        ("Rates", summary.throughput_line(report)),
     ):
         if line:
-            found += _labelled(label, line, "", width)
-    if run_steps := "; ".join(filter(None, (summary.throughput_line(report), summary.run_steps_line(report)))):
+            found += _labelled(label, line, "", width, limit)
+    if run_steps := summary.run_steps_line(report):
         found += _labelled("Steps", run_steps, "", width, 1 if width < _WIDE else 2)
     trust = summary.clock_line(report)
     overhead = summary.overhead_line(report)
