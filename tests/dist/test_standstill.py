@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.between.stuck_files import read_answers
 from rankscope.rundir.layout import RunDir
+from rankscope.stuck.files import read_answers
 from support.launching import JOBS, LIMIT_S, RANKSCOPE, flags_of, free_port
 
 pytestmark = pytest.mark.forked

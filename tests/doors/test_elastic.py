@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from doors.doors import JOBS, PYTHON, RANKSCOPE, TORCHRUN
-from rankscope.between.stuck import why_stuck
-from rankscope.between.stuck_files import read_answers
 from rankscope.records.codec import from_json
 from rankscope.records.manifest import RunManifest
 from rankscope.rundir.layout import RunDir
+from rankscope.stuck.files import read_answers
+from rankscope.stuck.verdict import why_stuck
 from support.ending import ending
 from support.launching import environment, flags_of, free_port
 from support.node import until

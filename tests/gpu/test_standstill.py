@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankscope.between.stuck import why_stuck
-from rankscope.between.stuck_files import read_answers
 from rankscope.rundir.layout import RunDir
+from rankscope.stuck.files import read_answers
+from rankscope.stuck.verdict import why_stuck
 from support.launching import LIMIT_S, RANKSCOPE, flags_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -1,1 +1,1 @@
-"""Between windows: what the logs of all steps show about the whole run, and why a job hangs."""
+"""Between windows: what the logs of all steps show about the whole run."""

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rankscope import __version__
-from rankscope.between.stuck import why_stuck
-from rankscope.between.stuck_files import read_answers
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.node.gathering.placing import Placing
 from rankscope.node.gathering.signing import load_signing_key, sign
@@ -29,6 +27,8 @@ from rankscope.rundir.foreign import read_foreign
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.rundir.sealing import sealed_name
+from rankscope.stuck.files import read_answers
+from rankscope.stuck.verdict import why_stuck
 
 __all__ = ["finish_again", "finish_run", "is_head", "nodes_of", "result_of", "small_files", "stood_still"]
 

@@ -20,7 +20,6 @@ from typing import TypeVar
 
 from rankscope import own_process
 from rankscope.between.live import read_live
-from rankscope.between.stuck import why_stuck
 from rankscope.errors import RankscopeError, RunDirError
 from rankscope.node.finish import finish_run, is_head, nodes_of
 from rankscope.node.gathering.disk_limits import DiskLimits
@@ -54,6 +53,7 @@ from rankscope.rundir.claim import NodeClaim
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.spool import Spool
+from rankscope.stuck.verdict import why_stuck
 
 __all__ = ["Helper"]
 

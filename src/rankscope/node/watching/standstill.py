@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from rankscope.between.stuck import waits_for_others
 from rankscope.errors import ForeignFileError
 from rankscope.node.gathering.gather import own_record
 from rankscope.node.watching.from_outside import (
@@ -35,6 +34,7 @@ from rankscope.records.running.hang import NodeAnswers, RankAnswer, RankState, S
 from rankscope.rundir.files import replace_text
 from rankscope.rundir.record_files import read_record
 from rankscope.rundir.spool import Spool
+from rankscope.stuck.verdict import waits_for_others
 
 __all__ = ["StandstillWatch", "place_answers"]
 

@@ -9,8 +9,6 @@ import textwrap
 import time
 from pathlib import Path
 
-from rankscope.between.stuck import why_stuck
-from rankscope.between.stuck_files import ask_where, read_answers
 from rankscope.cli.parts.arguments import Verbs, add_identity
 from rankscope.cli.parts.audit_log import note
 from rankscope.cli.parts.console import say
@@ -19,6 +17,8 @@ from rankscope.errors import RunDirError
 from rankscope.records.running.hang import HangVerdict, NodeAnswers
 from rankscope.rundir.begun import require_begun
 from rankscope.rundir.layout import RunDir
+from rankscope.stuck.files import ask_where, read_answers
+from rankscope.stuck.verdict import why_stuck
 
 __all__ = ["add_stuck", "why_stuck_verb"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from rankscope.between.stuck_calls import Calls, as_before, has_rooted_ends, sizes_of
-from rankscope.between.stuck_words import call_in_words, doing, named, places, sent
 from rankscope.records.running.hang import Call, HangKind, HangVerdict, RankState
+from rankscope.stuck.calls import Calls, as_before, has_rooted_ends, sizes_of
+from rankscope.stuck.words import call_in_words, doing, named, places, sent
 
 __all__ = ["of_group"]
 

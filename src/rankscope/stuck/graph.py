@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rankscope.between.stuck_calls import calls_by_group, first_open, is_in_a_call
-from rankscope.between.stuck_words import call_in_words, doing, message_in_words, named, places
 from rankscope.records.running.hang import Call, HangVerdict, RankState
+from rankscope.stuck.calls import calls_by_group, first_open, is_in_a_call
+from rankscope.stuck.words import call_in_words, doing, message_in_words, named, places
 
 __all__ = ["Wait", "Waits", "causes", "in_a_circle", "no_message", "of_unknown_messages", "waits_of"]
 

@@ -3,20 +3,20 @@
 Every rank numbers the collectives of a group by itself. Where ranks wait in call n of a group, a rank whose last call
 is an earlier one has not entered it. A rank whose call n differs from theirs has skipped a call, or makes calls in
 another order. Where all ranks are in the same call with the same sizes, none is missing and the network does not
-respond. Ranks may wait for each other in several groups and in messages: see :mod:`rankscope.between.stuck_graph`.
+respond. Ranks may wait for each other in several groups and in messages: see :mod:`rankscope.stuck.graph`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rankscope.between.stuck_calls import calls_by_group, first_open, is_astray, is_in_a_call
-from rankscope.between.stuck_graph import causes, in_a_circle, no_message, of_unknown_messages, waits_of
-from rankscope.between.stuck_group import of_group
-from rankscope.between.stuck_places import by_places
-from rankscope.between.stuck_starting import not_met
-from rankscope.between.stuck_words import doing, named, places, works, works_elsewhere
 from rankscope.records.running.hang import HangVerdict, NodeAnswers, RankState
+from rankscope.stuck.calls import calls_by_group, first_open, is_astray, is_in_a_call
+from rankscope.stuck.graph import causes, in_a_circle, no_message, of_unknown_messages, waits_of
+from rankscope.stuck.group import of_group
+from rankscope.stuck.places import by_places
+from rankscope.stuck.starting import not_met
+from rankscope.stuck.words import doing, named, places, works, works_elsewhere
 
 __all__ = ["waits_for_others", "why_stuck"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rankscope.between.stuck import why_stuck
 from rankscope.records.running.hang import Call, NodeAnswers, RankAnswer, RankState, ThreadStack
+from rankscope.stuck.verdict import why_stuck
 
 
 def call(seq: int, name: str = "all_reduce", sizes: list[list[int]] | None = None, *, done: bool = True, group="0"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankscope.between.stuck_words import doing, named, works
 from rankscope.records.running.hang import HangVerdict, RankState
+from rankscope.stuck.words import doing, named, works
 
 __all__ = ["not_met"]
 

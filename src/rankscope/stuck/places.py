@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from rankscope.between.stuck_words import doing, named
 from rankscope.records.running.hang import HangVerdict, RankState
+from rankscope.stuck.words import doing, named
 
 __all__ = ["by_places"]
 
