@@ -11,10 +11,13 @@ This file is both the module that makes the command and the script that the comm
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 __all__ = ["command", "environment", "give_way", "safe_spawn"]
 
@@ -40,10 +43,52 @@ def give_way() -> None:
 
 @contextlib.contextmanager
 def safe_spawn() -> Iterator[None]:
-    """Make :mod:`multiprocessing` start worker processes without the current folder on their path, within the context.
+    """Make :mod:`multiprocessing` start worker processes, within the context, without the current folder on their path,
+    and without running the caller's script again, which may have no main guard, or come from a pipe.
 
     Workers are started with ``python -c``. Python 3.11 and later read PYTHONSAFEPATH; Python 3.10 needs flags.
     """
+    with _without_main(), _without_current_folder():
+        yield
+
+
+_starting: list[int] = []
+"""Threads that are within the context, as often as they are."""
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    from multiprocessing import spawn  # here, because ranks import this module and start no workers
+
+    with _lock:
+        prepared = spawn.get_preparation_data
+        if not _starting:
+            _replace(spawn, functools.partial(_prepared_without_main, prepared))
+        _starting.append(threading.get_ident())
+    try:
+        yield
+    finally:
+        with _lock:
+            _starting.remove(threading.get_ident())
+            if not _starting:
+                _replace(spawn, getattr(spawn.get_preparation_data, "args", [prepared])[0])
+
+
+def _replace(spawn: ModuleType, prepare: Callable[[str], dict[str, object]]) -> None:
+    spawn.get_preparation_data = prepare  # type: ignore[attr-defined]
+
+
+def _prepared_without_main(prepare: Callable[[str], dict[str, object]], name: str) -> dict[str, object]:
+    found = prepare(name)
+    if threading.get_ident() in _starting:  # other threads may start processes of the caller's at this moment
+        found.pop("init_main_from_path", None)
+        found.pop("init_main_from_name", None)
+    return found
+
+
+@contextlib.contextmanager
+def _without_current_folder() -> Iterator[None]:
     if sys.version_info >= (3, 11):
         before = os.environ.get(_SAFE_PATH)
         os.environ[_SAFE_PATH] = "1"

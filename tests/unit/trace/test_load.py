@@ -6,6 +6,8 @@ import dataclasses
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from rankscope.trace.files import load
 from rankscope.trace.files.load import load_traces
 from rankscope.trace.kineto.build import FORMAT
+from support.launching import LIMIT_S
 
 pytestmark = pytest.mark.data
 Write = Callable[..., Path]
@@ -29,6 +32,17 @@ def test_processes_and_this_process_agree(data: Path, tmp_path: Path) -> None:
     assert two.sources == one.sources
     assert [t.events.start.tolist() for t in two.traces] == [t.events.start.tolist() for t in one.traces]
     assert [s.status for s in one.sources] == ["unusable", "used", "used", "used", "used"]
+
+
+def test_workers_do_not_run_the_script_again(data: Path) -> None:
+    """A script without a main guard, from a pipe: a worker could not even find it."""
+    folder = str(data / "cases" / "23_straggler_late_rank" / "traces")
+    script = (
+        "from rankscope.trace.files.load import load_traces\nprint('run')\n"
+        f"print(len(load_traces([{folder!r}], workers=2, cache=False).traces))\n"
+    )
+    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (done.stdout, done.stderr, done.returncode) == ("run\n4\n", "", 0)
 
 
 def test_progress_counts_bytes(data: Path) -> None:

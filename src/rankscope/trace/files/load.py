@@ -246,7 +246,7 @@ def _read_all(
             for index, result in _shared(candidates, fresh, cache, count - 1):
                 done.add(index)
                 yield index, result
-        except BrokenProcessPool:  # a script without a main guard, or a worker killed for its memory
+        except BrokenProcessPool:  # a worker was killed for its memory
             pass
     for index in fresh:
         if index not in done:
