@@ -165,9 +165,8 @@ class _Kernels:
 
     def backward_share(self, plan: Plan) -> F64:
         """Return which share of the rank's device work in each segment the backward launched."""
-        place = np.searchsorted(plan.times[self.column], self.launched) + plan.shift[self.column]
-        place = np.minimum(place, plan.size - 1)
-        whole, part = (np.bincount(place, ns, plan.size)[: plan.size] for ns in (self.parts.sum(axis=0), self.parts[1]))
+        place = plan.segment_of(self.column, self.launched)
+        whole, part = (np.bincount(place, ns, plan.size) for ns in (self.parts.sum(axis=0), self.parts[1]))
         return np.divide(part, whole, out=np.zeros(plan.size), where=whole > 0)
 
 

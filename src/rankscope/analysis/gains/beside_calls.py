@@ -16,10 +16,11 @@ from rankscope.analysis.gains.faster import gain_ms, with_shorter_kernels
 from rankscope.analysis.gains.work_gains import priced
 from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.view import RankView, name_mask
-from rankscope.analysis.stragglers.kernel_table import KernelTable, kernel_table
+from rankscope.analysis.stragglers.kernel_table import KernelTable, kernel_table, kernels_of
 from rankscope.analysis.stragglers.statistics import CONFIDENCE
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.changes import BesideCalls
+from rankscope.statistics.medians import medians_by_key
 from rankscope.trace.names import Kind
 
 __all__ = ["beside_calls", "undisturbed"]
@@ -77,8 +78,7 @@ def undisturbed(window: WindowResult, work: F64) -> F64:
         usual, beside = known.alone[known.table.kind[rows]], known.table.beside[rows]
         slower = beside * (1.0 - np.exp(-known.ratio)) * length  # of kinds that never ran alone
         less = np.where(beside > 0, np.where(np.isnan(usual), slower, length - usual), 0.0)
-        place = np.searchsorted(plan.times[column], known.table.launched[rows]) + plan.shift[column]
-        place = np.minimum(place, plan.size - 1).astype(np.int64)
+        place = plan.segment_of(column, known.table.launched[rows])
         saved.append((place, less, np.bincount(place, length, plan.size).astype(np.float64)))
     return with_shorter_kernels(window.replay, work, saved)
 
@@ -109,37 +109,24 @@ def _measure(window: WindowResult) -> _Slowdown | None:
 
 def _medians(table: KernelTable, chosen: NDArray[np.bool_], kinds: int) -> tuple[F64, I64]:
     """Return the median length of the chosen kernels of each kind, NaN without any, and their number."""
-    rows = np.flatnonzero(chosen & (table.length > 0))
-    rows = rows[np.lexsort((table.length[rows], table.kind[rows]))]
-    count = np.bincount(table.kind[rows], minlength=kinds)
-    first = np.cumsum(count) - count
-    found, has = np.full(kinds, np.nan), count > 0
-    low, high = (first + (count - 1) // 2)[has], (first + count // 2)[has]
-    found[has] = (table.length[rows][low] + table.length[rows][high]) / 2
-    return found, count
+    rows = chosen & (table.length > 0)
+    kind, length = table.kind[rows], table.length[rows].astype(np.float64)
+    return medians_by_key(kind, length, kinds), np.bincount(kind, minlength=kinds)
 
 
 def _sized(window: WindowResult, table: KernelTable, kinds: int) -> NDArray[np.bool_]:
     """Return of which kinds the shapes of the operator's inputs are known: only those surely do equal work."""
     known = np.zeros(kinds, np.bool_)
     for column, view in enumerate(window.views):
-        rows = _rows(view)
-        operators = launching_operators(view, rows, with_shapes=True)
+        operators = launching_operators(view, kernels_of(view), with_shapes=True)
         known[table.kind[table.of(column)][operators >= 0]] = True
     return known
-
-
-def _rows(view: RankView) -> I64:
-    """Return the rank's kernels in the order of the table: those that a recorded step launched, by launch."""
-    events = view.trace.events
-    own = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.stream >= 0) & (events.step >= 0) & (events.launch >= 0))
-    return own[np.argsort(events.launch[own], kind="stable")]
 
 
 def _operator(window: WindowResult, known: _Slowdown) -> str:
     worst = int(known.lost.argmax())
     for column, view in enumerate(window.views):
-        rows = _rows(view)[known.table.kind[known.table.of(column)] == worst]
+        rows = kernels_of(view)[known.table.kind[known.table.of(column)] == worst]
         operators = launching_operators(view, rows[:1], with_shapes=True)
         if len(operators) and operators[0] >= 0:
             return str(view.trace.strings[view.trace.events.name[operators[0]]])

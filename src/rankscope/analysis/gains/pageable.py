@@ -43,7 +43,7 @@ def without_pageable(window: WindowResult, work: F64) -> F64:
             (Work.HOST, events.end[calls], events.duration[calls], replay.segments.host[column]),
         )
         for label, at, length, whole in parts:
-            place = np.minimum(np.searchsorted(plan.times[column], at) + plan.shift[column], plan.size - 1)
+            place = plan.segment_of(column, at)
             part = np.bincount(place, length, plan.size)
             kept = 1.0 - np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0).clip(0.0, 1.0)
             affected = np.flatnonzero((graph.owner == column) & (graph.label == label))

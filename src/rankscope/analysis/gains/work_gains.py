@@ -100,11 +100,9 @@ def placed_kernels(view: RankView, window: WindowResult, column: int) -> tuple[I
     kernels, operators = operator_of_kernels(view)
     launched = events.launch[kernels] >= 0
     kernels, operators = kernels[launched], operators[launched]
-    size = window.plan.size
-    place = np.searchsorted(window.plan.times[column], events.start[events.launch[kernels]]) + window.plan.shift[column]
-    place = np.minimum(place, size - 1).astype(np.int64)
+    place = window.plan.segment_of(column, events.start[events.launch[kernels]])
     length = events.duration[kernels].astype(np.float64)
-    whole = np.bincount(place, length, size).astype(np.float64)
+    whole = np.bincount(place, length, window.plan.size).astype(np.float64)
     return kernels, operators, place, length, whole
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.matching.sequences import CallSequence, Pairs
+from rankscope.statistics.medians import medians_by_key
 
 __all__ = [
     "CERTAIN_NS",
@@ -205,19 +206,12 @@ def _smoothed(one: CallSequence, places: I64, apart: F64) -> F64:
     number, which = np.unique(step, return_inverse=True)
     which = which.reshape(-1)
     count = np.bincount(which)
-    middle = _medians(rest, which, count)
-    within = _medians(np.abs(rest - middle[which]), which, count)
+    middle = medians_by_key(which, rest, len(count))
+    within = medians_by_key(which, np.abs(rest - middle[which]), len(count))
     steadier = float(np.quantile(within, 0.25))
     sound = np.flatnonzero(within <= _by_chance(count) * steadier + CERTAIN_NS)
     level = np.interp(np.arange(len(number)), sound, running_median(middle[sound], 3))
     return drift + _with_jumps(rest, which, level, sound)
-
-
-def _medians(values: F64, which: I64, count: I64) -> F64:
-    """Median of the values of each group. ``count`` is the number of values in each group, none of them 0."""
-    ordered = values[np.lexsort((values, which))]
-    first = np.cumsum(count) - count
-    return np.asarray((ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2)
 
 
 def _with_jumps(rest: F64, which: I64, level: F64, sound: I64) -> F64:

@@ -68,6 +68,11 @@ class Plan:
         """Number of ranks that have a peer."""
         return sum(len(p) > 1 for p in self.peers)
 
+    def segment_of(self, column: int, launched: I64) -> I64:
+        """Return the segments in which a rank's host launched work; ``launched`` in ns of its own clock."""
+        place = np.searchsorted(self.times[column], launched) + self.shift[column]
+        return np.minimum(place, self.size - 1).astype(np.int64)
+
     def whole(self, column: int) -> NDArray[np.bool_]:
         """Mask of the positions whose segment the rank recorded completely, shape (size,). Its first counts if no peer
         began earlier."""

@@ -102,5 +102,5 @@ class Window:
         place = np.empty(len(table.rank), np.int64)
         for column in range(table.ranks):
             mine = table.of(column)
-            place[mine] = np.searchsorted(self.plan.times[column], table.launched[mine]) + self.plan.shift[column]
-        return np.minimum(place, self.plan.size - 1)
+            place[mine] = self.plan.segment_of(column, table.launched[mine])
+        return place

@@ -19,7 +19,7 @@ from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import Kind
 
-__all__ = ["KernelTable", "kernel_table"]
+__all__ = ["KernelTable", "kernel_table", "kernels_of"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -64,7 +64,7 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], step
         peers: per rank the columns of the ranks that make the same calls.
         steps: the job's steps.
     """
-    rows = [_kernels(view) for view in views]
+    rows = [kernels_of(view) for view in views]
     known: dict[tuple[object, ...], int] = {}
     teams = [min(team, default=-1 - column) for column, team in enumerate(peers)]
     both = list(zip(views, rows, strict=True))
@@ -88,8 +88,8 @@ def kernel_table(views: Sequence[RankView], peers: Sequence[Sequence[int]], step
     )
 
 
-def _kernels(view: RankView) -> I64:
-    """Return the kernels that a recorded step launched, in order of their launches."""
+def kernels_of(view: RankView) -> I64:
+    """Return the kernels that a recorded step launched, in order of their launches: a rank's rows of the table."""
     events = view.trace.events
     own = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.stream >= 0) & (events.step >= 0) & (events.launch >= 0))
     return own[np.argsort(events.launch[own], kind="stable")]
