@@ -39,9 +39,9 @@ def split(begin: int, marks: Iterable[Mark], end: int) -> tuple[list[int], list[
     spent, part, since = [0, 0, 0, 0], _BEFORE, begin
     backwards: list[tuple[int, int]] = []
     for name, now, _ in marks:
-        spent[_BEFORE if part == _AFTER and name == "forward" else part] += now - since
+        spent[ended_by(name, part)] += now - since
         if name == "backward_ended" and part == _BACKWARD and len(backwards) < MOST_BACKWARDS:
             backwards.append((since, now))
-        part, since = _AFTER_MARK[name], now
+        part, since = part_after(name), now
     spent[part] += end - since
     return spent, backwards
