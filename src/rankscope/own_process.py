@@ -54,6 +54,8 @@ def safe_spawn() -> Iterator[None]:
 
 _starting: list[int] = []
 """Threads that are within the context, as often as they are."""
+_replaced: list[Callable[[str], dict[str, object]]] = []
+"""What to put back when the last of them leaves."""
 _lock = threading.Lock()
 
 
@@ -62,9 +64,9 @@ def _without_main() -> Iterator[None]:
     from multiprocessing import spawn  # here, because ranks import this module and start no workers
 
     with _lock:
-        prepared = spawn.get_preparation_data
         if not _starting:
-            _replace(spawn, functools.partial(_prepared_without_main, prepared))
+            _replaced.append(spawn.get_preparation_data)
+            _replace(spawn, functools.partial(_prepared_without_main, spawn.get_preparation_data))
         _starting.append(threading.get_ident())
     try:
         yield
@@ -72,7 +74,7 @@ def _without_main() -> Iterator[None]:
         with _lock:
             _starting.remove(threading.get_ident())
             if not _starting:
-                _replace(spawn, getattr(spawn.get_preparation_data, "args", [prepared])[0])
+                _replace(spawn, _replaced.pop())
 
 
 def _replace(spawn: ModuleType, prepare: Callable[[str], dict[str, object]]) -> None:
