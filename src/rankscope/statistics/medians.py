@@ -60,8 +60,12 @@ def median_of_known(table: F64) -> F64:
 def medians_by_key(key: I64, value: F64, keys: int) -> F64:
     """Median of the values of each key 0 ... ``keys - 1``, shape (keys,); NaN for a key without."""
     found = np.full(keys, np.nan)
-    order = np.lexsort((value, key))
-    some, first, count = np.unique(key[order], return_index=True, return_counts=True)
-    low, high = first + (count - 1) // 2, first + count // 2
-    found[some] = (value[order][low] + value[order][high]) / 2
+    count = np.bincount(key, minlength=keys)
+    # numpy sorts 16-bit integers by their digits, and rows of one length several times as fast as by two keys.
+    short = key.astype(np.uint16) if keys <= 1 << 16 else key
+    together, first = value[np.argsort(short, kind="stable")], np.cumsum(count) - count
+    for size in np.unique(count[count > 0]).tolist():
+        mine = np.flatnonzero(count == size)
+        ordered = np.sort(together[first[mine][:, None] + np.arange(size)], axis=1)
+        found[mine] = (ordered[:, (size - 1) // 2] + ordered[:, size // 2]) / 2
     return found

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.clocks.alignment import align
+from rankscope.analysis.clocks.fit import Ends
 from rankscope.analysis.matching.collectives import match
 from rankscope.analysis.pipeline import analyze
 from rankscope.analysis.rank.view import make_view
@@ -57,6 +58,24 @@ def test_ranks_that_never_meet_are_compared_through_those_they_share(make_trace,
     assert clocks.offset.tolist() == pytest.approx([0, -3e6, 7e6, -20e6], abs=2.0)
     assert clocks.connected.all()
     assert clocks.error_ns == pytest.approx(1000.0, abs=2.0)  # no ends agree better
+
+
+def test_a_drift_is_found_among_many_calls(make_trace, skew) -> None:
+    """Of 400 calls in 4 s, 64 decide whether a drift is tried: 100 ppm are 400 us at the end of the window."""
+    one, two = _pair(make_trace, range(10_000, 4_010_000, 10_000))
+    skew(two, 0, 100.0)
+    assert _aligned([one, two]).drift.tolist() == [0.0, pytest.approx(-1e-4, rel=0.01)]
+
+
+def test_a_part_of_the_calls_stands_for_all_of_them() -> None:
+    """Ranks 0 and 1 have six calls together, of which two are kept; 1 and 2 have one, with a residual of 4."""
+    columns = np.array([[0, 1]] * 3 + [[1, 2]] + [[0, 1]] * 3)
+    ends = Ends.joined(3, [columns], [np.arange(14.0).reshape(7, 2)])
+    few = ends.thinned(2)
+    assert few.tables[0].tolist() == [[0.0, 1.0], [8.0, 9.0], [6.0, 7.0]]
+    assert few.columns[0].tolist() == [[0, 1], [0, 1], [1, 2]]
+    assert few.mean(np.array([1.0, 1.0, 1.0, 1.0, 8.0, 8.0])) == pytest.approx((6 * 1 + 8) / 7)
+    assert ends.mean(np.arange(14.0)) == 6.5
 
 
 def test_one_bad_end_does_not_move_the_clock(make_trace) -> None:

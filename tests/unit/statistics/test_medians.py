@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.statistics.medians import median_along, median_of_known, median_of_known_others, median_of_others
+from rankscope.statistics.medians import (
+    median_along,
+    median_of_known,
+    median_of_known_others,
+    median_of_others,
+    medians_by_key,
+)
 
 nan = float("nan")
 
@@ -44,3 +50,13 @@ def test_along_an_axis_it_is_the_median_of_numpy(shape: tuple[int, int]) -> None
     table[-1, 0] = np.nan
     assert np.isnan(median_along(table, 1)[-1, 0])
     assert np.array_equal(median_along(table, 0), np.median(table, axis=0, keepdims=True), equal_nan=True)
+
+
+def test_of_each_key() -> None:
+    """Key 0 has 7 and 1, key 2 has 5, 2 and 9, key 3 has 4 and 4; key 1 has nothing."""
+    key, value = np.array([2, 0, 2, 3, 0, 3, 2]), np.array([5.0, 7.0, 2.0, 4.0, 1.0, 4.0, 9.0])
+    for kind in (np.int32, np.int64):
+        assert medians_by_key(key.astype(kind), value, 4).tolist() == [4.0, pytest.approx(nan, nan_ok=True), 5.0, 4.0]
+    far = np.where(key == 3, 70_000, key)  # more keys than 16 bits number
+    assert medians_by_key(far, value, 70_001)[[0, 2, 70_000]].tolist() == [4.0, 5.0, 4.0]
+    assert medians_by_key(key[:0], value[:0], 2).tolist() == pytest.approx([nan, nan], nan_ok=True)

@@ -39,6 +39,8 @@ class Ends:
     """Indices of all entries, sorted by column and then in order of the tables."""
     bounds: I64
     """Begin of each column's entries in ``order``."""
+    weight: F64 | None = None
+    """Number of calls that the call of each entry stands for, for all entries; None where no call was left out."""
     alike: list[tuple[I64, I64]] = field(init=False)
     """Columns with equally many entries, and these entries, shape (columns, entries)."""
 
@@ -52,10 +54,32 @@ class Ends:
         """Build the tables from the ends of all members, in ns, and the mask of usable calls."""
         members = matched.by_size(usable)
         columns = [matched.column[m].astype(np.int64) for m in members]
+        return cls.joined(len(matched.ranks), columns, [times[m] for m in members])
+
+    @classmethod
+    def joined(cls, ranks: int, columns: list[I64], tables: list[F64], weight: F64 | None = None) -> Ends:
+        """Build the order of all entries for some tables."""
         owner = np.concatenate([c.ravel() for c in columns])
         order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(len(matched.ranks) + 1))
-        return cls(len(matched.ranks), columns, [times[m] for m in members], order, bounds)
+        bounds = np.searchsorted(owner[order], np.arange(ranks + 1))
+        return cls(ranks, columns, tables, order, bounds, weight)
+
+    def mean(self, flat: F64) -> float:
+        """Mean over all entries, and those left out."""
+        return float(np.average(flat, weights=self.weight))
+
+    def thinned(self, most: int) -> Ends:
+        """Keep of each set of members at most this many calls, at equal distances; calls are in order of time."""
+        columns, tables, weights = [], [], []
+        for members, table in zip(self.columns, self.tables, strict=True):
+            sets = _calls_of_sets(members)
+            left = [calls[np.arange(n) * len(calls) // n] for calls in sets for n in [min(len(calls), most)]]
+            kept = np.concatenate(left)
+            columns.append(members[kept])
+            tables.append(table[kept])
+            stands_for = [len(calls) / len(own) for calls, own in zip(sets, left, strict=True)]
+            weights.append(np.repeat(stands_for, [own.size * table.shape[1] for own in left]))
+        return Ends.joined(self.ranks, columns, tables, np.concatenate(weights))
 
     def residuals(self, slope: F64, offset: F64) -> F64:
         """Difference of each end from the median end of its call, in ns, for all entries."""
@@ -89,13 +113,11 @@ class Ends:
     def by_members(self) -> list[tuple[I64, F64]]:
         """Group calls by their set of members. Return the members' columns, and ends of shape (calls, members), of each
         set."""
-        found = []
-        for columns, table in zip(self.columns, self.tables, strict=True):
-            which = _groups(columns)
-            order = np.argsort(which, kind="stable")
-            parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
-            found += [(columns[mine[0]], table[mine]) for mine in parts]
-        return found
+        return [
+            (columns[mine[0]], table[mine])
+            for columns, table in zip(self.columns, self.tables, strict=True)
+            for mine in _calls_of_sets(columns)
+        ]
 
 
 def _middle(rows: F64) -> F64:
@@ -107,12 +129,14 @@ def _middle(rows: F64) -> F64:
     return np.asarray(rows[:, places].mean(axis=1))
 
 
-def _groups(rows: I64) -> I64:
-    """For each row of columns the number of the distinct row that it equals, in order of their first columns."""
+def _calls_of_sets(rows: I64) -> list[I64]:
+    """Return the indices of the rows of each distinct set of members, ascending."""
     # In this byte order, the order of the bytes is that of the numbers, and bytes are compared at once.
     key = np.ascontiguousarray(rows, ">i8").view(np.dtype((np.void, 8 * rows.shape[1]))).ravel()
     _, which = np.unique(key, return_inverse=True)
-    return which.reshape(-1)
+    which = which.reshape(-1)
+    order = np.argsort(which, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
 
 
 def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
