@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.statistics.grouping import grouped
+
 __all__ = ["median_along", "median_of_known", "median_of_known_others", "median_of_others", "medians_by_key"]
 
 F64 = NDArray[np.float64]
@@ -60,12 +62,11 @@ def median_of_known(table: F64) -> F64:
 def medians_by_key(key: I64, value: F64, keys: int) -> F64:
     """Median of the values of each key 0 ... ``keys - 1``, shape (keys,); NaN for a key without."""
     found = np.full(keys, np.nan)
-    count = np.bincount(key, minlength=keys)
-    # numpy sorts 16-bit integers by their digits, and rows of one length several times as fast as by two keys.
-    short = key.astype(np.uint16) if keys <= 1 << 16 else key
-    together, first = value[np.argsort(short, kind="stable")], np.cumsum(count) - count
-    for size in np.unique(count[count > 0]).tolist():
-        mine = np.flatnonzero(count == size)
-        ordered = np.sort(together[first[mine][:, None] + np.arange(size)], axis=1)
-        found[mine] = (ordered[:, (size - 1) // 2] + ordered[:, size // 2]) / 2
+    order, first = grouped(key, keys)
+    count, value = np.diff(first), value[order]
+    for size in set(count.tolist()) - {0}:  # keys with equally many values are the rows of a table
+        some = np.flatnonzero(count == size)
+        low, high = (size - 1) // 2, size // 2
+        ordered = np.partition(value[first[some, None] + np.arange(size)], (low, high), axis=1)
+        found[some] = (ordered[:, low] + ordered[:, high]) / 2
     return found

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,6 +29,9 @@ def test_sets_behave_like_sets_of_points(a: list[tuple[int, int]], b: list[tuple
     assert _points(intervals.subtract(x, y)) == _points(x) - _points(y)
     assert _points(intervals.clip(x, 10, 30)) == _points(x) & set(range(10, 30))
     assert _points(intervals.complement(x, 5, 50)) == set(range(5, 50)) - _points(x)
+    for starts, ends in (intervals.intersect(x, y), intervals.subtract(x, y), intervals.complement(x, 5, 50)):
+        assert (starts < ends).all()
+        assert (ends[:-1] < starts[1:]).all()  # no two of them touch
     assert intervals.measure(x) == len(_points(x))
     times = np.arange(80)
     assert set(times[intervals.contains(x, times)].tolist()) == _points(x)
@@ -37,6 +42,9 @@ def test_cover_counts_what_lies_inside(a: list[tuple[int, int]], start: int, len
     x = _set(a)
     found = intervals.cover(x, np.array([start]), np.array([start + length]))
     assert found.tolist() == [len(_points(x) & set(range(start, start + length)))]
+    bounds = np.array([0, start, start, start + length, 100])
+    parts = [len(_points(x) & set(range(a, b))) for a, b in itertools.pairwise(bounds)]
+    assert intervals.cover_between(x, bounds).tolist() == parts
 
 
 def test_touching_intervals_are_joined() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rankscope.statistics.grouping import grouped, largest_by_key
 from rankscope.statistics.medians import (
     median_along,
     median_of_known,
@@ -60,3 +61,26 @@ def test_of_each_key() -> None:
     far = np.where(key == 3, 70_000, key)  # more keys than 16 bits number
     assert medians_by_key(far, value, 70_001)[[0, 2, 70_000]].tolist() == [4.0, 5.0, 4.0]
     assert medians_by_key(key[:0], value[:0], 2).tolist() == pytest.approx([nan, nan], nan_ok=True)
+
+
+def test_by_key_by_hand() -> None:
+    """Key 0 has 7, 1, 5; key 2 has 4, -6; key 1 and key 3 have nothing."""
+    key, value = np.array([2, 0, 0, 2, 0]), np.array([4, 7, 1, -6, 5])
+    order, first = grouped(key, 4)
+    assert order.tolist() == [1, 2, 4, 0, 3]
+    assert first.tolist() == [0, 3, 3, 5, 5]
+    assert largest_by_key(key, value, 4, least=5).tolist() == [7, 5, 5, 5]
+    assert np.array_equal(medians_by_key(key, value.astype(float), 4), [5.0, nan, -1.0, nan], equal_nan=True)
+    none = np.empty(0, np.int64)
+    assert largest_by_key(none, none, 2, least=-1).tolist() == [-1, -1]
+    assert np.isnan(medians_by_key(none, none.astype(float), 2)).all()
+
+
+@pytest.mark.parametrize("keys", [1, 7, 300, 40_000])
+def test_medians_of_many_keys(keys: int) -> None:
+    random = np.random.default_rng(keys)
+    key, value = random.integers(0, keys, 2000), random.integers(0, 50, 2000) / 7
+    expected = [np.median(value[key == own]) for own in np.unique(key).tolist()]
+    found = medians_by_key(key, value, keys)
+    assert found[np.unique(key)].tolist() == expected
+    assert np.isnan(np.delete(found, np.unique(key))).all()

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.accounting.usage import DeviceTime
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank import intervals
-from rankscope.analysis.rank.devices import by_device
 from rankscope.analysis.rank.intervals import Spans
-from rankscope.analysis.rank.view import RankView
 
 __all__ = ["IdleTime", "idle_time"]
 
@@ -34,13 +34,13 @@ class IdleTime:
     """The part of ``waiting`` in each recorded step."""
 
 
-def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
+def idle_time(devices: Sequence[DeviceTime], column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
     """Split the time without compute into waiting for peers, transfer, copies, the data loader, and other host reasons.
 
     A call that was not matched counts as transfer, since the arrivals of the others are unknown. ``bounds``: those of
     the steps (``step_bounds``). With several devices, the mean over devices.
     """
-    parts = [_of_device(own, column, matched, waits, bounds) for own in by_device(view)]
+    parts = [_of_device(device, column, matched, waits, bounds) for device in devices]
     if len(parts) == 1:
         return parts[0]
     names = ("waiting", "transfer", "inputs", "host", "copy")
@@ -52,30 +52,23 @@ def idle_time(view: RankView, column: int, matched: Matched, waits: Waits, bound
     return IdleTime(**means, **by_step)
 
 
-def _of_device(view: RankView, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
-    compute, comm, copy, fused = view.accounted()
-    # A kernel that does both overlaps communication and copies as compute does, and is not idle.
-    working = intervals.union(np.concatenate((compute[0], fused[0])), np.concatenate((compute[1], fused[1])))
-    mine = matched.of(column)
+def _of_device(device: DeviceTime, column: int, matched: Matched, waits: Waits, bounds: Spans) -> IdleTime:
+    view, used, mine = device.view, device.usage, matched.of(column)
     events = view.trace.collectives.event[matched.row[mine]]
     start = view.trace.events.start[events]
     until = start + np.round(waits.wait[mine]).astype(np.int64)
-    exposed = intervals.subtract(comm, working)
-    waits_for_peers = intervals.intersect(exposed, intervals.union(start, until))
+    waits_for_peers = intervals.intersect(device.exposed, intervals.union(start, until))
     waiting = intervals.measure(waits_for_peers)
-    copying = intervals.measure(intervals.subtract(intervals.subtract(copy, working), comm))
-    busy = intervals.union(
-        np.concatenate((working[0], comm[0], copy[0])), np.concatenate((working[1], comm[1], copy[1]))
-    )
-    nothing = intervals.complement(busy, view.free, view.end)
-    fetching = intervals.intersect(nothing, view.fetch)
+    fetching = intervals.clip(view.fetch, view.free, view.end)
+    for busy in (view.compute, view.fused, view.comm, view.copy):
+        fetching = intervals.subtract(fetching, busy)
     inputs = intervals.measure(fetching)
     return IdleTime(
         waiting=waiting,
-        transfer=intervals.measure(exposed) - waiting,
+        transfer=used.exposed_comm - waiting,
         inputs=inputs,
-        host=intervals.measure(nothing) - inputs,
-        copy=copying,
+        host=used.idle - inputs,
+        copy=used.exposed_copy,
         step_inputs=intervals.cover(fetching, *bounds),
         step_waiting=intervals.cover(waits_for_peers, *bounds),
     )

@@ -12,7 +12,7 @@ from rankscope.analysis.operators.python_lines import readable
 from rankscope.analysis.operators.work import operator_work
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.self_time import self_time
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.rows import RankIdle, RankSummary
 from rankscope.trace.columns import Category
@@ -53,7 +53,7 @@ def uses(views: Iterable[RankView]) -> list[str]:
 def host_ms(view: RankView, names: tuple[str, ...]) -> float:
     """Return the host time in events whose names begin so, per recorded step, ms; nested ones count once."""
     events = view.trace.events
-    chosen = view.chain & (events.stream < 0) & name_mask(view.trace, lambda name: name.startswith(names))
+    chosen = view.chain & (events.stream < 0) & view.named(lambda name: name.startswith(names))
     chosen &= events.step >= 0
     return intervals.measure(view.spans(chosen)) / view.steps / 1e6 if view.steps else 0.0
 

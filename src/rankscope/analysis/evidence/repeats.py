@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.program import REDUCER, host_ms
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.trace.columns import Category
 
@@ -54,7 +54,7 @@ def _in_window(window: WindowResult, *, device: bool) -> dict[str, Any]:
 def _forwards(view: RankView, step: int) -> int:
     """Return the number of forwards of the whole model in a step."""
     events = view.trace.events
-    roots = (events.category == Category.USER_ANNOTATION) & name_mask(view.trace, lambda name: name in _ROOTS)
+    roots = (events.category == Category.USER_ANNOTATION) & view.named(lambda name: name in _ROOTS)
     return int((roots & (events.step == step)).sum())
 
 

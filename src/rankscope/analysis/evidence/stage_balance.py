@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.gains.computed_again import NODE
 from rankscope.analysis.operators.compare import operator_excess
 from rankscope.analysis.rank import intervals
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.segments import Plan, stages_of
 from rankscope.analysis.replay.what_if import Replay
@@ -134,7 +134,7 @@ def _per_step(replay: Replay, edges: I64, parts: F64) -> F64:
 def _backward(view: RankView) -> intervals.Spans:
     """Return the host time in nodes of the backward, on any thread."""
     events = view.trace.events
-    nodes = view.chain & name_mask(view.trace, lambda name: name.startswith(NODE))
+    nodes = view.chain & view.named(lambda name: name.startswith(NODE))
     return intervals.union(events.start[nodes], events.end[nodes])
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.gains.faster import gain_ms, with_shorter_kernels
 from rankscope.analysis.gains.work_gains import priced
 from rankscope.analysis.rank.operators import launching_operators
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.kernel_table import KernelTable, kernel_table, kernels_of
 from rankscope.analysis.stragglers.statistics import CONFIDENCE
 from rankscope.analysis.windows.analyse import WindowResult
@@ -135,5 +135,5 @@ def _operator(window: WindowResult, known: _Slowdown) -> str:
 
 def _runs_nccl(view: RankView) -> bool:
     """Return whether it runs kernels of NCCL (RCCL): calls of other libraries, or of the host, have other settings."""
-    named = name_mask(view.trace, lambda name: "ccl" in name.lower())
+    named = view.named(lambda name: "ccl" in name.lower())
     return bool((named & (view.kind == Kind.COMMUNICATION) & (view.trace.events.stream >= 0)).any())

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.gains.work_gains import MOST_RANKS, less_device_work, mean_gain_ms, placed_kernels
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.windows.analyse import WindowResult
 
 __all__ = ["again", "again_ms"]
@@ -50,8 +50,8 @@ def again(view: RankView, kernels: NDArray[np.int64]) -> NDArray[np.bool_]:
     begin of the node until its last operator of the forward.
     """
     events = view.trace.events
-    nodes = np.flatnonzero(view.chain & name_mask(view.trace, lambda name: name.startswith(NODE)))
-    forward = np.flatnonzero(view.chain & name_mask(view.trace, FORWARD.__contains__))
+    nodes = np.flatnonzero(view.chain & view.named(lambda name: name.startswith(NODE)))
+    forward = np.flatnonzero(view.chain & view.named(FORWARD.__contains__))
     found = np.zeros(len(kernels), np.bool_)
     launch = events.launch[kernels]
     for thread in np.unique(events.tid[nodes]).tolist():

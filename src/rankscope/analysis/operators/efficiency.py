@@ -146,4 +146,4 @@ def _bound(tflops: float | None, gb_s: float | None, ms_per_kernel: float) -> st
 
 
 def _replays_graphs(view: RankView) -> bool:
-    return any("GraphLaunch" in view.trace.strings[code] for code in np.unique(view.trace.events.name).tolist())
+    return view.has_name(lambda name: "GraphLaunch" in name)

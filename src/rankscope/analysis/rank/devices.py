@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rankscope.analysis.rank.select import one_of
+from rankscope.analysis.rank.select import distinct, one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import Kind
 
@@ -20,10 +20,11 @@ def devices(view: RankView) -> list[int]:
     """Return the numbers of the devices that this rank computes or communicates on."""
     events = view.trace.events
     work = one_of(view.kind, (Kind.COMPUTE, Kind.COMMUNICATION, Kind.FUSED)) & (events.stream >= 0)
-    numbers, which = np.unique(events.pid[work], return_inverse=True)
+    pid = events.pid[np.flatnonzero(work)]
+    numbers = distinct(pid)
     if len(numbers) < 2:
         return [int(n) for n in numbers]
-    busy = np.bincount(which, events.duration[work])
+    busy = np.bincount(np.searchsorted(numbers, pid), events.duration[work])
     return [int(n) for n in numbers[busy >= LEAST * busy.max()]]
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.select import one_of
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
@@ -36,11 +36,11 @@ class RankHostTime:
 
     def named_calls(self, names: Pattern[str]) -> NDArray[np.bool_]:
         """Return the mask of these calls."""
-        return self._calls & name_mask(self._view.trace, names.search)
+        return self._calls & self._view.named(names.search)
 
     def named_events(self, names: Pattern[str]) -> NDArray[np.bool_]:
         """Return the mask of host events whose names match, on the threads that drive the training."""
-        return self._view.chain & name_mask(self._view.trace, names.search)
+        return self._view.chain & self._view.named(names.search)
 
     def loading(self) -> intervals.Spans:
         """Return the time in the data loader."""
@@ -50,8 +50,8 @@ class RankHostTime:
         """Return the time in copy calls in which the device takes part: long ones are copies from pageable memory."""
         view, events = self._view, self._view.trace.events
         copying = np.zeros(len(events), np.bool_)
-        to_device = name_mask(view.trace, lambda n: "HtoD" in n or "HostToDevice" in n)
-        launch = events.launch[(view.kind == Kind.COPY) & to_device]
+        to_device = view.named(lambda n: "HtoD" in n or "HostToDevice" in n)
+        launch = events.launch[np.flatnonzero((view.kind == Kind.COPY) & to_device)]
         copying[launch[launch >= 0]] = True
         return view.spans(self._calls & copying)
 
@@ -62,7 +62,7 @@ class RankHostTime:
         """
         view, events, steps = self._view, self._view.trace.events, self._view.trace.steps
         noise = one_of(events.category, (Category.CPU_OP, Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
-        running = view.chain & noise & ~name_mask(view.trace, lambda n: n.startswith("autograd::engine::evaluate"))
+        running = view.chain & noise & ~view.named(lambda n: n.startswith("autograd::engine::evaluate"))
         busy = view.spans(running)
         until = int(steps.end[-1]) if view.device and len(steps) else view.end
         free = intervals.complement(busy, view.start, until)

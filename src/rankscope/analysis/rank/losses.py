@@ -7,19 +7,18 @@ launch up to the last that the device reached has its work; this held on each of
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.rank.select import one_of
-from rankscope.analysis.rank.view import name_mask
+from rankscope.analysis.rank.select import distinct, one_of
 from rankscope.trace.columns import Category, RankTrace
 
 __all__ = ["CALL_TESTS", "Losses", "find_losses"]
 
-Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
 
 _LAUNCH = re.compile(r"LaunchKernel|KernelLaunch|GraphLaunch|LaunchCooperative", re.IGNORECASE)
 _COPY = re.compile(r"mem(cpy|set)|fill|copy", re.IGNORECASE)
@@ -68,7 +67,7 @@ def find_losses(traces: Sequence[RankTrace]) -> list[Losses]:
     """Find the losses of each rank of a window. Which calls launch work is learned from all ranks."""
     launching: set[str] = set()
     for trace in traces:
-        calls = one_of(trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
+        calls = _calls(trace)
         names = trace.events.name[calls]
         asked = np.bincount(names, minlength=len(trace.strings))
         had = np.bincount(names[trace.events.launching[calls]], minlength=len(trace.strings))
@@ -77,51 +76,58 @@ def find_losses(traces: Sequence[RankTrace]) -> list[Losses]:
     return [_of(trace, launching) for trace in traces]
 
 
+def _calls(trace: RankTrace) -> Rows:
+    """Return the rows of runtime and driver calls."""
+    return np.flatnonzero(one_of(trace.events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER)))
+
+
 def _of(trace: RankTrace, launching: set[str]) -> Losses:
-    events = trace.events
-    calls = one_of(events.category, (Category.CUDA_RUNTIME, Category.CUDA_DRIVER))
-    launches = calls & name_mask(trace, lambda name: name in launching or _LAUNCH.search(name) is not None)
-    launches &= ~_captured(trace, calls)
-    due = launches & (events.start < _reached(trace, calls, launches))
-    lost = events.start[due & ~events.launching]
-    return Losses(int(due.sum()), len(lost), trace.has_device, lost)
+    events, calls = trace.events, _calls(trace)
+    names = events.name[calls]
+    used = np.flatnonzero(np.bincount(names)).tolist()
+
+    def named(test: Callable[[str], object]) -> Rows:
+        return calls[one_of(names, [code for code in used if test(trace.strings[code])])]
+
+    launches = named(lambda name: name in launching or _LAUNCH.search(name))
+    launches = launches[~_captured(trace, launches, named(_CAPTURE.search))]
+    due = launches[events.start[launches] < _reached(trace, launches, named(_DRAIN.search))]
+    lost = events.start[due[~events.launching[due]]]
+    return Losses(len(due), len(lost), trace.has_device, lost)
 
 
-def _reached(trace: RankTrace, calls: Mask, launches: Mask) -> int:
+def _reached(trace: RankTrace, launches: Rows, drains: Rows) -> int:
     """Return the time up to which launched work must be in the trace, ns of the rank's clock.
 
     It is the launch of the last recorded work on the stream that is furthest behind, or the last synchronisation of the
-    whole device: later work may still have been running when the recording ended. If nothing was recorded, all work
-    must be there.
+    whole device (``drains``): later work may still have been running when the recording ended. If nothing was recorded,
+    all work must be there.
     """
     events = trace.events
     launched = np.flatnonzero(events.launch >= 0)
     if not len(launched):
         return int(events.end.max()) + 1
-    asked = events.start[events.launch[launched]]
-    _, device = np.unique(events.pid[launched], return_inverse=True)
-    stream = events.stream[launched].astype(np.int64)
-    _, which = np.unique(device * (int(stream.max()) + 2) + stream, return_inverse=True)
-    lasts = np.zeros(int(which.max()) + 1, np.int64)
-    np.maximum.at(lasts, which, asked)
+    asked, pid, stream = events.start[events.launch[launched]], events.pid[launched], events.stream[launched]
+    on_device = [pid == device for device in distinct(pid)]
+    lasts = np.array([asked[mine & (stream == n)].max() for mine in on_device for n in distinct(stream[mine])])
     # A stream whose last use precedes the device's backlog is not behind but finished.
     behind = max(int(events.start[launches].max(initial=0)) - int(lasts.max()), 0)
     last = int(lasts[lasts >= lasts.max() - behind].min())
-    drained = events.start[calls & name_mask(trace, lambda name: _DRAIN.search(name) is not None)]
-    return max(last, int(drained.max()) if len(drained) else last)
+    return max(last, int(events.start[drains].max())) if len(drains) else last
 
 
-def _captured(trace: RankTrace, calls: Mask) -> Mask:
-    """Return the calls during the capture of a graph on their thread, which launch nothing."""
+def _captured(trace: RankTrace, launches: Rows, marks: Rows) -> NDArray[np.bool_]:
+    """Return which launches are part of the capture of a graph on their thread (its begin and end are ``marks``): these
+    launch nothing."""
     events = trace.events
-    rows = np.flatnonzero(calls & name_mask(trace, lambda name: _CAPTURE.search(name) is not None))
-    inside = np.zeros(len(events), np.bool_)
+    inside = np.zeros(len(launches), np.bool_)
     opened: dict[tuple[int, int], int] = {}
-    for row in rows.tolist():
+    for row in marks.tolist():
         thread = (int(events.pid[row]), int(events.tid[row]))
         if "Begin" in trace.strings[events.name[row]]:
             opened.setdefault(thread, int(events.start[row]))
         elif (begun := opened.pop(thread, None)) is not None:
-            within = (events.start >= begun) & (events.start < events.end[row])
-            inside |= within & (events.pid == thread[0]) & (events.tid == thread[1])
+            start = events.start[launches]
+            within = (start >= begun) & (start < events.start[row] + events.duration[row])
+            inside |= within & (events.pid[launches] == thread[0]) & (events.tid[launches] == thread[1])
     return inside

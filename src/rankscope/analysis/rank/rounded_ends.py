@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rankscope.analysis.rank.select import distinct
 from rankscope.trace.columns import RankTrace
 
 __all__ = ["without_rounding"]
@@ -34,8 +35,9 @@ def without_rounding(trace: RankTrace) -> RankTrace:
     digit = int(np.gcd.reduce(np.concatenate((np.diff(begin), events.duration[rows]))))
     error = min(DIGITS * digit + CONVERSION_NS, MOST_NS)
     duration = events.duration
-    for device in np.unique(events.pid[rows]).tolist():
-        mine = np.flatnonzero(events.pid[rows] == device)
+    pid = events.pid[rows]
+    for device in distinct(pid).tolist():
+        mine = np.flatnonzero(pid == device)
         starts = begin[mine]  # ascending, as events are
         following = np.searchsorted(starts, np.maximum(end[mine] - error, starts + 1))
         until = np.append(starts, np.iinfo(np.int64).max)[following]

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from rankscope.trace.columns import RankTrace
 
-__all__ = ["one_of", "take"]
+__all__ = ["distinct", "one_of", "take"]
+
+_FEW = 16
+"""Number of different values up to which they are found one after the other."""
 
 
 def take(trace: RankTrace, rows: NDArray[np.int64]) -> RankTrace:
@@ -35,9 +38,22 @@ def take(trace: RankTrace, rows: NDArray[np.int64]) -> RankTrace:
     return replace(trace, events=kept, collectives=called)
 
 
-def one_of(codes: NDArray[np.int8], chosen: Iterable[int]) -> NDArray[np.bool_]:
-    """Return whether each code (a kind, a category, a label) is among the chosen ones. ``np.isin`` would sort them
-    first."""
-    table = np.zeros(256, np.bool_)
-    table[list(chosen)] = True
-    return np.asarray(table[codes])
+def one_of(codes: NDArray[Any], chosen: Iterable[int]) -> NDArray[np.bool_]:
+    """Return whether each code (a kind, a category, a thread) is among the chosen few; each is compared.
+
+    ``np.isin`` would sort the codes first, and an access to a table takes as long as eight comparisons.
+    """
+    found = np.zeros(len(codes), np.bool_)
+    for code in chosen:
+        found |= codes == int(code)
+    return found
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return what ``np.unique`` returns, which sorts or hashes all values. Here each pass removes one of a few values
+    (devices, streams, threads)."""
+    found, left = list[Any](), values
+    while len(left) and len(found) < _FEW:
+        found.append(left[0])
+        left = left[left != left[0]]
+    return np.unique(np.concatenate((np.array(found, values.dtype), left)))

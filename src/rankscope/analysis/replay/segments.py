@@ -115,12 +115,12 @@ def plan_segments(views: Sequence[RankView], matched: Matched, steps: JobSteps) 
     stages = stages_of(views, matched)
     complete = matched.size[matched.call] == _members(matched)[matched.channel[matched.call]]
     mine = [matched.of(c) for c in range(len(views))]
-    plain = _sorted(views, [matched.row[m[complete[m]]].astype(np.int64) for m in mine])
+    plain, times = _sorted(views, [matched.row[m[complete[m]]].astype(np.int64) for m in mine])
     said = _said(views, plain, steps)
-    first = _equal(views, plain, said, [(s,) for s in stages])
+    first = _equal(plain, times, said, [(s,) for s in stages])
     if first.comparable == len(views):
         return first
-    known = _sorted(
+    known, _ = _sorted(
         views,
         [np.union1d(matched.row[m], more).astype(np.int64) for m, more in zip(mine, matched.known, strict=True)],
     )
@@ -136,26 +136,28 @@ def _members(matched: Matched) -> I64:
     return np.bincount(pairs // len(matched.ranks), minlength=len(matched.channels))
 
 
-def _sorted(views: Sequence[RankView], rows: list[I64]) -> list[I64]:
-    return [r[np.argsort(launch_times(v, r), kind="stable")] for v, r in zip(views, rows, strict=True)]
+def _sorted(views: Sequence[RankView], rows: list[I64]) -> tuple[list[I64], list[I64]]:
+    """Return the calls of each rank in order of launch, and when they were launched."""
+    times = [launch_times(v, r) for v, r in zip(views, rows, strict=True)]
+    orders = [np.argsort(t, kind="stable") for t in times]
+    return [r[o] for r, o in zip(rows, orders, strict=True)], [t[o] for t, o in zip(times, orders, strict=True)]
 
 
 def _said(views: Sequence[RankView], rows: list[I64], steps: JobSteps | None) -> list[I64]:
     """Return kind, group size and (given ``steps``) step of each call as one integer that is comparable between
     ranks."""
-    codes: dict[tuple[str, int], int] = {}
-    found = []
+    kinds, found = _Kinds(), list[I64]()
     for column, (view, mine) in enumerate(zip(views, rows, strict=True)):
-        said = _calls(view, mine, codes)
+        said = _calls(view, mine, kinds)
         if steps is not None and view.steps:
             step = view.trace.events.step[view.trace.collectives.event[mine]].astype(np.int64)
             number = np.append(steps.of_rank(view, column), -1)[step]
-            said = said + 1000 * (number + 1)
+            said = said + 1_000_000_000 * (number + 1)
         found.append(said)
     return found
 
 
-def _equal(views: Sequence[RankView], rows: list[I64], said: list[I64], keys: list[tuple[int, ...]]) -> Plan:
+def _equal(rows: list[I64], times: list[I64], said: list[I64], keys: list[tuple[int, ...]]) -> Plan:
     """Take ranks of equal key with equal calls as peers."""
     teams: dict[tuple[tuple[int, ...], bytes], list[int]] = {}
     of: list[list[int]] = [[] for _ in rows]
@@ -163,7 +165,7 @@ def _equal(views: Sequence[RankView], rows: list[I64], said: list[I64], keys: li
         if len(calls):
             of[column] = teams.setdefault((keys[column], calls.tobytes()), [])
             of[column].append(column)
-    return Plan(rows, [launch_times(v, r) for v, r in zip(views, rows, strict=True)], [0] * len(rows), of)
+    return Plan(rows, times, [0] * len(rows), of)
 
 
 @dataclass(slots=True)
@@ -225,18 +227,26 @@ def _shared(places: Sequence[I64]) -> I64:
     return every[recorded & ~missing]
 
 
-def _calls(view: RankView, rows: I64, codes: dict[tuple[str, int], int]) -> I64:
-    """Return kind and group size of each call as one integer."""
-    calls, groups = view.trace.collectives, view.trace.groups
-    table: dict[tuple[str, int], int] = {}
-    out = np.empty(len(rows), np.int64)
-    for place, (row, group) in enumerate(zip(rows.tolist(), calls.group[rows].tolist(), strict=True)):
-        own = (calls.kind[row], group)
-        if own not in table:
-            size = len(groups[own[1]].ranks) if own[1] >= 0 else 0
-            table[own] = codes.setdefault((canonical(own[0]), size), len(codes))
-        out[place] = table[own]
-    return out
+class _Kinds:
+    """Numbers the canonical kinds of calls. Ranks with equal kinds share the list of them (``trace.files.shared``)."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._lists: dict[int, I64] = {}
+
+    def of(self, kinds: list[str]) -> I64:
+        """Return the number of each kind. The list must live as long as this object."""
+        if id(kinds) not in self._lists:
+            number = {kind: self._numbers.setdefault(canonical(kind), len(self._numbers)) for kind in set(kinds)}
+            self._lists[id(kinds)] = np.array([number[kind] for kind in kinds], np.int64)
+        return self._lists[id(kinds)]
+
+
+def _calls(view: RankView, rows: I64, kinds: _Kinds) -> I64:
+    """Return kind and group size of each call as one integer below 10^9."""
+    calls = view.trace.collectives
+    sizes = np.array([*(len(group.ranks) for group in view.trace.groups), 0], np.int64)  # -1: unknown
+    return kinds.of(calls.kind)[rows] + 1_000 * sizes[calls.group[rows]]
 
 
 def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:

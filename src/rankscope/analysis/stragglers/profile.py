@@ -71,7 +71,6 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
     last = [view.end, *cuts[-1:].tolist()]
     bounds = np.concatenate(([min(first)], cuts, [max(last)])).astype(np.int64)
     bounds = np.maximum.accumulate(bounds)  # a damaged trace may launch a later call before an earlier one
-    begin, end = bounds[:-1], bounds[1:]
 
     operators = view.chain & (events.category == Category.CPU_OP)
     host = RankHostTime(view)
@@ -80,13 +79,13 @@ def profile(view: RankView, cuts: I64, shift: int, size: int) -> Profile:
     length: dict[str, F64] = {}
     for name in ATTRIBUTES:
         spans = apart[name] = intervals.subtract(named[name], taken)
-        length[name] = _padded(intervals.cover(spans, begin, end), shift, size)
-        taken = intervals.union(np.concatenate((taken[0], spans[0])), np.concatenate((taken[1], spans[1])))
+        length[name] = _padded(intervals.cover_between(spans, bounds), shift, size)
+        if len(spans[0]):
+            taken = intervals.union(np.concatenate((taken[0], spans[0])), np.concatenate((taken[1], spans[1])))
     masks = {"syncs": host.named_calls(host_sync.CALLS), "ops": operators, "launches": events.launching}
-    count = {
-        name: _padded(np.histogram(events.start[mask], bounds)[0] if len(bounds) > 1 else np.zeros(0), shift, size)
-        for name, mask in masks.items()
-    }
+    # events are in order of their start; one at the last bound belongs to the last segment
+    place = np.append(np.searchsorted(events.start, bounds[:-1]), np.searchsorted(events.start, bounds[-1:], "right"))
+    count = {name: _padded(np.diff(np.append(0, np.cumsum(mask))[place]), shift, size) for name, mask in masks.items()}
     return Profile(bounds, shift, length, count, apart, taken)
 
 

@@ -110,12 +110,13 @@ def exposed_per_call(window: WindowResult) -> F64:
         members = matched.of(column)
         events, event = view.trace.events, view.trace.collectives.event[matched.row[members]]
         running = np.flatnonzero(view.kind == Kind.COMMUNICATION)
-        edges = np.concatenate((events.start[running], events.end[running]))
+        start = events.start[running]
+        edges = np.concatenate((start, start + events.duration[running]))
         change = np.repeat(np.array([1, -1]), len(running))
         order = np.argsort(edges, kind="stable")
         edges, at_once = edges[order], np.maximum(np.cumsum(change[order]), 1)
         spans = intervals.clip(intervals.subtract(view.comm, view.compute), view.free, view.end)
-        shares = intervals.cover(spans, edges[:-1], edges[1:]) / at_once[:-1]
+        shares = intervals.cover_between(spans, edges) / at_once[:-1]
         until = np.concatenate(([0.0], np.cumsum(shares)))
         begin, end = np.searchsorted(edges, events.start[event]), np.searchsorted(edges, events.end[event])
         total[matched.call[members]] += until[end] - until[begin]

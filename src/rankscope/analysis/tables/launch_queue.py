@@ -69,6 +69,5 @@ def _queue(rank: int, known: Sequence[tuple[RankView, I64, I64]]) -> LaunchQueue
 
 def _weighted_median(values: I64, weights: I64) -> float:
     """Return the smallest value that the queue does not exceed for at least half of the time."""
-    order = np.argsort(values, kind="stable")
-    filled = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(filled, filled[-1] / 2)]) if len(filled) and filled[-1] else 0.0
+    filled = np.cumsum(np.bincount(values, weights))
+    return float(np.searchsorted(filled, filled[-1] / 2)) if len(filled) and filled[-1] else 0.0

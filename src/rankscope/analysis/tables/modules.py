@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.segments import launch_times
 from rankscope.analysis.tables.collective_costs import call_costs
 from rankscope.analysis.windows.analyse import WindowResult
@@ -26,6 +26,7 @@ I64 = NDArray[np.int64]
 
 ROOT = "(root)"
 _FSDP = re.compile(r"^FSDP::(?:all_gather|post_backward_reduce|post_backward_all_reduce)(?: \((?P<module>.*)\))?$")
+_FORWARD = "DistributedDataParallel.forward"
 _BUCKET = "DDP bucket"
 
 
@@ -64,6 +65,8 @@ def labels_of_calls(window: WindowResult) -> list[str]:
     out = [""] * len(matched)
     named = np.zeros(len(matched), np.bool_)
     for column, view in enumerate(window.views):
+        if not view.has_name(lambda name: name == _FORWARD or _FSDP.match(name) is not None):
+            continue
         members = matched.of(column)
         members = members[~named[matched.call[members]]]
         if not len(members):
@@ -80,8 +83,8 @@ def labels_of_calls(window: WindowResult) -> list[str]:
 def _labels_of_calls(view: RankView, rows: I64) -> list[str]:
     trace, events = view.trace, view.trace.events
     annotation = events.category == Category.USER_ANNOTATION
-    marks = np.flatnonzero(annotation & name_mask(trace, lambda n: _FSDP.match(n) is not None))
-    forwards = events.start[annotation & name_mask(trace, lambda n: n == "DistributedDataParallel.forward")]
+    marks = np.flatnonzero(annotation & view.named(lambda n: _FSDP.match(n) is not None))
+    forwards = events.start[annotation & view.named(_FORWARD.__eq__)]
     if not len(marks) and not len(forwards):
         return [""] * len(rows)
     times = launch_times(view, rows)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.rank import intervals
-from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.rank.view import RankView
 from rankscope.records.from_script import RegionRow
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
@@ -69,7 +69,7 @@ def _recorded(view: RankView) -> Mask:
     """Select the regions in recorded steps."""
     events = view.trace.events
     mask = (events.category == Category.USER_ANNOTATION) & (events.step >= 0)
-    return np.asarray(mask & name_mask(view.trace, is_region)) if mask.any() else mask
+    return np.asarray(mask & view.named(is_region)) if mask.any() else mask
 
 
 def _measured(view: RankView, mask: Mask, wanted: set[str]) -> Iterator[tuple[str, NDArray[np.float64]]]:

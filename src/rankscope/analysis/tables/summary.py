@@ -13,6 +13,7 @@ from rankscope.analysis.tables.collective_costs import call_costs
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.report import ClockReport, CollectivesReport
 from rankscope.records.rows import GroupRow, RankIdle, RankSummary, StepRow
+from rankscope.statistics.grouping import grouped
 
 __all__ = [
     "clock_report",
@@ -140,8 +141,10 @@ def step_rows(windows: Sequence[WindowResult]) -> list[StepRow]:
         late, counted = lateness(matched, waits), np.where(waits.early[matched.call], 0.0, waits.wait)
         for column, view in enumerate(window.views):
             members, costs = matched.of(column), _costs(window, column)
+            members = members[waits.step[members] >= 0]
+            order, first = grouped(waits.step[members], len(window.steps[column]))
             for index, usage in enumerate(window.steps[column]):
-                calls = members[waits.step[members] == index]
+                calls = members[order[first[index] : first[index + 1]]]
                 rows.append(
                     StepRow(
                         attempt=window.attempt,

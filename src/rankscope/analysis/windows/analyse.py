@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.accounting.idle import IdleTime, idle_time
-from rankscope.analysis.accounting.usage import Usage, step_bounds, step_usage, window_usage
+from rankscope.analysis.accounting.usage import Usage, device_times, step_bounds, step_usage, window_usage
 from rankscope.analysis.clocks.alignment import Clocks, align
 from rankscope.analysis.clocks.hosts import HostClock
 from rankscope.analysis.clocks.remarks import remarks
@@ -150,9 +150,9 @@ class _Account:
 
 
 def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Account:
-    bounds = step_bounds(view)
-    idle = idle_time(view, column, matched, waits, bounds)
-    return _Account(window_usage(view), step_usage(view, bounds), bounds, bounds[1] - bounds[0], idle)
+    bounds, devices = step_bounds(view), device_times(view)
+    idle = idle_time(devices, column, matched, waits, bounds)
+    return _Account(window_usage(devices), step_usage(devices, bounds), bounds, bounds[1] - bounds[0], idle)
 
 
 def _kept(own: Profile, scratch: Scratch) -> Profile:
