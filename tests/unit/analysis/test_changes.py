@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rankscope.analysis.gains import calls as gains_calls
 from rankscope.analysis.gains.beside_calls import beside_calls
 from rankscope.analysis.gains.changes import find_changes
 from rankscope.analysis.gains.context_parallel import uneven_attention
@@ -270,6 +271,16 @@ def test_calls_whose_time_does_not_depend_on_their_size() -> None:
 )
 def test_calls_that_are_not_to_be_merged(calls: list[Item]) -> None:
     assert small_calls([window_of([Item("work", device=MS), *calls, SYNC], Mesh(dp=2))]) == []
+
+
+def test_the_calls_of_a_window_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[WindowResult] = []
+    sizes = gains_calls.sizes_of_calls
+    monkeypatch.setattr(gains_calls, "sizes_of_calls", lambda window: measured.append(window) or sizes(window))
+    windows = [window_of([Item("work", device=MS), *SMALL, SYNC], Mesh(dp=2)) for _ in range(2)]
+    assert small_calls(windows)
+    assert slow_link(windows, rows(2)) is None
+    assert [id(window) for window in measured] == [id(window) for window in windows]
 
 
 def test_twice_the_batch() -> None:

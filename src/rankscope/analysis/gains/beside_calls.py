@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.gains.faster import gain_ms, with_shorter_kernels
-from rankscope.analysis.gains.work_gains import priced
+from rankscope.analysis.gains.faster import gain_ms, shorter_by
+from rankscope.analysis.gains.work_gains import less_device_work, priced
 from rankscope.analysis.rank.operators import launching_operators
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.stragglers.kernel_table import KernelTable, kernel_table, kernels_of
 from rankscope.analysis.stragglers.statistics import CONFIDENCE
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.result import once_per_window
 from rankscope.records.changes import BesideCalls
 from rankscope.statistics.medians import medians_by_key
 from rankscope.trace.names import Kind
@@ -38,28 +39,29 @@ FEWEST = 3
 class _Slowdown:
     """Of one window."""
 
-    table: KernelTable
-    alone: F64
-    """Kind of kernel -> median length of those that ran alone, ns; NaN if unknown."""
     ratio: float
     """Mean over the kinds of length beside calls over length alone, weighted by time, as a logarithm."""
     error: float
     """Half the width of its 95 % interval."""
-    lost: F64
-    """Kind -> time that its kernels beside calls took longer than alone, ns."""
+    lost: float
+    """Time that kernels beside calls took longer than alone, ns."""
+    operator: str
+    """Of the kind that lost most; empty if unknown."""
+    shares: list[F64]
+    """Per rank: the share of each segment's kernels that they would be shorter by."""
 
 
 def beside_calls(windows: Sequence[WindowResult]) -> BesideCalls | None:
     """Return by how much kernels are slower beside calls, and the gain if they were not; None if that is not beyond
     scatter. The calls themselves are taken to last as long as now, although they would last longer."""
-    found = [(window, known) for window in priced(windows) if (known := _measure(window)) is not None]
+    found = [known for window in priced(windows) if (known := _measure(window)) is not None]
     if not found:
         return None
-    window, worst = max(found, key=lambda one: float(one[1].lost.sum()))
+    worst = max(found, key=lambda known: known.lost)
     return BesideCalls(
         ratio=float(np.exp(worst.ratio)),
         error=float(np.exp(worst.ratio) * worst.error),
-        operator=_operator(window, worst),
+        operator=worst.operator,
         high_ms=gain_ms(windows, undisturbed),
     )
 
@@ -68,21 +70,10 @@ def undisturbed(window: WindowResult, work: F64) -> F64:
     """Return the work per edge if kernels beside calls took as long as alone."""
     assert window.replay is not None
     known = _measure(window)
-    if known is None:
-        return work
-    saved = []
-    plan = window.plan
-    for column in range(len(window.views)):
-        rows = known.table.of(column)
-        length = known.table.length[rows].astype(np.float64)
-        usual, beside = known.alone[known.table.kind[rows]], known.table.beside[rows]
-        slower = beside * (1.0 - np.exp(-known.ratio)) * length  # of kinds that never ran alone
-        less = np.where(beside > 0, np.where(np.isnan(usual), slower, length - usual), 0.0)
-        place = plan.segment_of(column, known.table.launched[rows])
-        saved.append((place, less, np.bincount(place, length, plan.size).astype(np.float64)))
-    return with_shorter_kernels(window.replay, work, saved)
+    return work if known is None else less_device_work(window.replay, work, known.shares)
 
 
+@once_per_window
 def _measure(window: WindowResult) -> _Slowdown | None:
     if not all(view.device for view in window.views) or not any(_runs_nccl(view) for view in window.views):
         return None
@@ -104,7 +95,30 @@ def _measure(window: WindowResult) -> _Slowdown | None:
     if ratio - error <= 0:
         return None
     lost = np.where(compared, (slower - usual) * times, 0.0)
-    return _Slowdown(table, np.where(compared, usual, np.nan), ratio, error, lost)
+    operator = _operator(window, table, int(lost.argmax()))
+    shares = _shares(window, table, np.where(compared, usual, np.nan), ratio)
+    return _Slowdown(ratio, error, float(lost.sum()), operator, shares)
+
+
+def _shares(window: WindowResult, table: KernelTable, alone: F64, ratio: float) -> list[F64]:
+    """Return per rank by which share each segment's kernels would be shorter.
+
+    Args:
+        window: whose kernels these are.
+        table: its kernels.
+        alone: kind of kernel -> median length of those that ran alone, ns; NaN if unknown.
+        ratio: the logarithm by which kernels of other kinds are longer beside calls.
+    """
+    shares, plan = [], window.plan
+    for column in range(len(window.views)):
+        rows = table.of(column)
+        length = table.length[rows].astype(np.float64)
+        usual, beside = alone[table.kind[rows]], table.beside[rows]
+        slower = beside * (1.0 - np.exp(-ratio)) * length  # of kinds that never ran alone
+        less = np.where(beside > 0, np.where(np.isnan(usual), slower, length - usual), 0.0)
+        place = plan.segment_of(column, table.launched[rows])
+        shares.append(shorter_by((place, less, np.bincount(place, length, plan.size).astype(np.float64))))
+    return shares
 
 
 def _medians(table: KernelTable, chosen: NDArray[np.bool_], kinds: int) -> tuple[F64, I64]:
@@ -123,10 +137,10 @@ def _sized(window: WindowResult, table: KernelTable, kinds: int) -> NDArray[np.b
     return known
 
 
-def _operator(window: WindowResult, known: _Slowdown) -> str:
-    worst = int(known.lost.argmax())
+def _operator(window: WindowResult, table: KernelTable, kind: int) -> str:
+    """Return the operator that launches kernels of this kind; empty if unknown."""
     for column, view in enumerate(window.views):
-        rows = kernels_of(view)[known.table.kind[known.table.of(column)] == worst]
+        rows = kernels_of(view)[table.kind[table.of(column)] == kind]
         operators = launching_operators(view, rows[:1], with_shapes=True)
         if len(operators) and operators[0] >= 0:
             return str(view.trace.strings[view.trace.events.name[operators[0]]])

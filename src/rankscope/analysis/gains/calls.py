@@ -13,6 +13,7 @@ from rankscope.analysis.matching.communicators import Communicator
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.tables.collective_costs import sizes_of_calls
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.result import once_per_window
 
 __all__ = ["SameCalls", "beside_compute", "same_calls"]
 
@@ -40,6 +41,7 @@ class SameCalls:
         return SameCalls(self.group, self.kind, self.call[kept], self.moved[kept], self.size[kept], self.transfer[kept])
 
 
+@once_per_window
 def same_calls(window: WindowResult) -> list[SameCalls]:
     """Return the collectives of recorded steps by group and kind, largest sum of transfers first."""
     matched, waits = window.matched, window.waits

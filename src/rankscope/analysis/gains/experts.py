@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.gains.faster import gain_ms, with_faster_calls
+from rankscope.analysis.gains.faster import gain_ms, without_calls
 from rankscope.analysis.gains.work_gains import priced
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.changes import ExpertParallel
@@ -26,18 +26,14 @@ def expert_parallel(windows: Sequence[WindowResult]) -> ExpertParallel | None:
         return None
     return ExpertParallel(
         high_ms=gain_ms(windows, without_exchanges),
-        others_ms=gain_ms(windows, _without_others),
+        others_ms=gain_ms(windows, lambda window, work: without_calls(window, work, ~_exchanges(window))),
         balanced_ms=gain_ms(windows, _balanced),
     )
 
 
 def without_exchanges(window: WindowResult, work: F64) -> F64:
     """Return the work per edge if all-to-alls took no time."""
-    return with_faster_calls(window, work, (~_exchanges(window)).astype(np.float64))
-
-
-def _without_others(window: WindowResult, work: F64) -> F64:
-    return with_faster_calls(window, work, _exchanges(window).astype(np.float64))
+    return without_calls(window, work, _exchanges(window))
 
 
 def _balanced(window: WindowResult, work: F64) -> F64:

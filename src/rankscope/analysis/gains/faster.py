@@ -11,27 +11,36 @@ from rankscope.analysis.gains.work_gains import less_device_work, mean_gain_ms, 
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.windows.analyse import WindowResult
 
-__all__ = ["Saved", "gain_ms", "mean_of_windows", "with_faster_calls", "with_shorter_kernels"]
+__all__ = [
+    "Saved",
+    "gain_ms",
+    "mean_of_windows",
+    "shorter_by",
+    "with_faster_calls",
+    "with_shorter_kernels",
+    "without_calls",
+]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-Saved = Sequence[tuple[I64, F64, F64] | None]
-"""Per rank: segment of each of some kernels, by how much it would be shorter (ns), and the length of all kernels of
-each segment (ns). None for a rank without such kernels."""
+Shorter = tuple[I64, F64, F64]
+"""Segment of each of some kernels, by how much it would be shorter (ns), and the length of all kernels of each segment
+(ns)."""
+Saved = Sequence[Shorter | None]
+"""Per rank; None for a rank without such kernels."""
 
 
 def with_shorter_kernels(replay: Replay, work: F64, saved: Saved) -> F64:
     """Return the work per edge if kernels were shorter. A kernel that becomes longer counts with a negative number."""
-    shares: list[F64 | None] = []
-    for part in saved:
-        if part is None:
-            shares.append(None)
-            continue
-        place, less, whole = part
-        total = np.bincount(place, less, len(whole))
-        shares.append(np.divide(total, whole, out=np.zeros(len(whole)), where=whole > 0).clip(max=1.0))
-    return less_device_work(replay, work, shares)
+    return less_device_work(replay, work, [None if part is None else shorter_by(part) for part in saved])
+
+
+def shorter_by(kernels: Shorter) -> F64:
+    """Return the share of each segment's kernels that they would be shorter by."""
+    place, less, whole = kernels
+    total = np.bincount(place, less, len(whole))
+    return np.divide(total, whole, out=np.zeros(len(whole)), where=whole > 0).clip(max=1.0)
 
 
 def with_faster_calls(window: WindowResult, work: F64, factor: F64) -> F64:
@@ -42,6 +51,11 @@ def with_faster_calls(window: WindowResult, work: F64, factor: F64) -> F64:
     changed: F64 = work.copy()
     changed[edges[known]] *= factor[window.matched.call[member[known]]]
     return changed
+
+
+def without_calls(window: WindowResult, work: F64, calls: NDArray[np.bool_]) -> F64:
+    """Return the work per edge if the transfers of these matched calls, shape (calls,), took no time."""
+    return with_faster_calls(window, work, (~calls).astype(np.float64))
 
 
 def gain_ms(windows: Sequence[WindowResult], change: Callable[[WindowResult, F64], F64]) -> float:

@@ -19,6 +19,7 @@ from rankscope.records.rows import RankSummary
 __all__ = ["slow_link"]
 
 F64 = NDArray[np.float64]
+Slow = tuple[SameCalls, Link, float]
 
 ENOUGH = 0.7
 """Share of the data sheet's rate. NCCL reaches 75 to 85 % of it with large messages."""
@@ -35,7 +36,8 @@ COMPUTING = 0.1
 def slow_link(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> SlowLink | None:
     """Return the group whose calls lose most; None where no link is known, or all calls come near its rate."""
     by_rank = {row.rank: row for row in ranks}
-    found = [one for window in priced(windows) for one in _slow(window, by_rank)]
+    slow = {id(window): _slow(window, by_rank) for window in priced(windows)}
+    found = [one for of_window in slow.values() for one in of_window]
     if not found:
         return None
     calls, link, rate = max(found, key=lambda one: float(one[0].transfer.sum()))
@@ -48,13 +50,15 @@ def slow_link(windows: Sequence[WindowResult], ranks: Sequence[RankSummary]) -> 
         calls=len(calls.call),
     )
     worst.low_ms, worst.high_ms = (
-        gain_ms(windows, lambda window, work, share=share: _at_rate(window, work, by_rank, share))  # type: ignore[misc]
+        gain_ms(windows, lambda w, work, share=share: _at_rate(w, work, slow[id(w)], share))  # type: ignore[misc]
         for share in (ENOUGH, 1.0)
     )
     return worst
 
 
-def _slow(window: WindowResult, ranks: Mapping[int, RankSummary]) -> list[tuple[SameCalls, Link, float]]:
+def _slow(window: WindowResult, ranks: Mapping[int, RankSummary]) -> list[Slow]:
+    """Return the calls of a group and kind, the link between its ranks, and the rate that the fastest of them reach,
+    GB/s; of those whose calls are slow."""
     found = []
     for calls in same_calls(window):
         link = link_between(calls.group.ranks, ranks)
@@ -69,9 +73,9 @@ def _slow(window: WindowResult, ranks: Mapping[int, RankSummary]) -> list[tuple[
     return found
 
 
-def _at_rate(window: WindowResult, work: F64, ranks: Mapping[int, RankSummary], share: float) -> F64:
+def _at_rate(window: WindowResult, work: F64, slow: Sequence[Slow], share: float) -> F64:
     factor = np.ones(len(window.matched))
-    for calls, link, _ in _slow(window, ranks):
+    for calls, link, _ in slow:
         long = calls.moved / link.gb_s >= LONG_NS
         factor[calls.call[long]] = np.minimum(calls.moved / (share * link.gb_s) / calls.transfer, 1.0)[long]
     return with_faster_calls(window, work, factor)

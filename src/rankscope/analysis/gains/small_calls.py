@@ -18,6 +18,7 @@ from rankscope.analysis.gains.work_gains import priced
 from rankscope.analysis.replay.segments import launch_times
 from rankscope.analysis.tables.modules import labels_of_calls
 from rankscope.analysis.windows.analyse import WindowResult
+from rankscope.analysis.windows.result import once_per_window
 from rankscope.records.changes import SmallCalls
 from rankscope.statistics.chance import student_quantile
 from rankscope.trace.names import Kind
@@ -71,6 +72,7 @@ def merged(window: WindowResult, work: F64, key: tuple[tuple[int, ...], str] | N
     return with_faster_calls(window, work, factor)
 
 
+@once_per_window
 def _small(window: WindowResult) -> list[tuple[SameCalls, float]]:
     """Return calls that could be one and whose time hardly depends on their size; and the time that does not, ns."""
     labels = labels_of_calls(window)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.gains.calls import same_calls
-from rankscope.analysis.gains.faster import gain_ms, with_faster_calls
+from rankscope.analysis.gains.faster import gain_ms, with_faster_calls, without_calls
 from rankscope.analysis.gains.parallel_groups import calls_of, groups_named, is_tensor
 from rankscope.analysis.gains.work_gains import priced
 from rankscope.analysis.windows.analyse import WindowResult
@@ -40,7 +40,7 @@ def tensor_parallel(windows: Sequence[WindowResult], ranks: Sequence[RankSummary
         hosts=hosts,
         high_ms=gain_ms(windows, without_transfers),
         halved_ms=gain_ms(windows, _halved),
-        others_ms=gain_ms(windows, _without_others),
+        others_ms=gain_ms(windows, lambda window, work: without_calls(window, work, ~calls_of(window, is_tensor))),
         link=link.name if link is not None else "",
         within=_within(windows, link.gb_s) if link is not None and hosts > 1 else None,
     )
@@ -48,11 +48,7 @@ def tensor_parallel(windows: Sequence[WindowResult], ranks: Sequence[RankSummary
 
 def without_transfers(window: WindowResult, work: F64) -> F64:
     """Return the work per edge if transfers of these groups took no time."""
-    return with_faster_calls(window, work, (~calls_of(window, is_tensor)).astype(np.float64))
-
-
-def _without_others(window: WindowResult, work: F64) -> F64:
-    return with_faster_calls(window, work, calls_of(window, is_tensor).astype(np.float64))
+    return without_calls(window, work, calls_of(window, is_tensor))
 
 
 def _within(windows: Sequence[WindowResult], gb_s: float) -> Gain:

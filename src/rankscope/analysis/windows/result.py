@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +25,9 @@ from rankscope.analysis.stragglers.model_error import MESHES
 from rankscope.analysis.stragglers.profile import Profile
 from rankscope.analysis.stragglers.slow_groups import SlowGroup
 
-__all__ = ["WindowResult"]
+__all__ = ["WindowResult", "once_per_window"]
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -66,8 +71,23 @@ class WindowResult:
     """Those of them that lost too much to be compared with others."""
     step_ns: float | None = None
     """The job's mean step over the steps that every rank recorded (:func:`step_length`)."""
+    measured: dict[Callable[[WindowResult], object], object] = field(default_factory=dict, repr=False)
+    """Results of the functions of later stages that are called :func:`once_per_window`."""
 
     @property
     def step_count(self) -> int:
         """Number of steps that every rank recorded."""
         return len(self.waits.steps.common)
+
+
+def once_per_window(measure: Callable[[WindowResult], T]) -> Callable[[WindowResult], T]:
+    """Return a function that measures a window when it is first called for it. The result is kept as long as the
+    window, so it should be small."""
+
+    @functools.wraps(measure)
+    def measured(window: WindowResult) -> T:
+        if measure not in window.measured:
+            window.measured[measure] = measure(window)
+        return cast("T", window.measured[measure])
+
+    return measured
