@@ -13,10 +13,11 @@ import ctypes
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["KEPT", "Array", "Scratch", "give_back", "release"]
+__all__ = ["KEPT", "Array", "GrowingTable", "Scratch", "give_back", "release"]
 
 KEPT = 32 << 20
 """Bytes that stay in memory, for each user of scratch files (six at most at a time): the columns of 16 ranks with 150
@@ -119,6 +120,50 @@ class Scratch:
         return found
 
 
+class GrowingTable:
+    """Columns of equal length that grow by pieces, and are then read one after the other; large ones are in files."""
+
+    def __init__(self, kinds: Sequence[type], kept: int = KEPT) -> None:
+        """``kept`` is the number of bytes of all columns that stay in memory."""
+        self._kinds = [np.dtype(kind) for kind in kinds]
+        self._kept = kept
+        self._pieces: list[list[NDArray[Any]]] = [[] for _ in kinds]
+        self._files: list[_GrowingFile] = []
+
+    def append(self, *pieces: NDArray[Any]) -> None:
+        """Append to each column a piece of the same length."""
+        for column, kind, piece in zip(self._pieces, self._kinds, pieces, strict=True):
+            column.append(np.ascontiguousarray(piece, kind))
+            self._kept -= column[-1].nbytes
+        if self._kept < 0:
+            self._write()
+
+    def columns(self) -> Iterator[NDArray[Any]]:
+        """Return the columns one after the other, each in memory; what has been returned is no more in the table."""
+        files: Sequence[_GrowingFile | None] = self._files or [None] * len(self._kinds)
+        self._files = []
+        for kind, pieces, file in zip(self._kinds, self._pieces, files, strict=True):
+            whole = [np.empty(0, kind), *([] if file is None else [file.read(kind)]), *pieces]
+            pieces.clear()
+            yield whole[1] if len(whole) == 2 else np.concatenate(whole)
+
+    def _write(self) -> None:
+        """Move pieces to files, as long as there is room for them."""
+        if not self._files:
+            files = [_GrowingFile.open() for _ in self._kinds]
+            self._files = [file for file in files if file is not None]
+            if len(self._files) < len(files):
+                self._files = []
+        sizes = [sum(piece.nbytes for piece in pieces) for pieces in self._pieces]
+        if self._files and all(file.has_room(size) for file, size in zip(self._files, sizes, strict=True)):
+            for file, pieces in zip(self._files, self._pieces, strict=True):
+                for piece in pieces:
+                    file.append(piece)
+                pieces.clear()
+        else:
+            self._kept = sys.maxsize
+
+
 def release() -> None:
     """Give the pages of all scratch files back to the system, which keeps their contents."""
     with _ADDING:
@@ -147,22 +192,53 @@ def _write(descriptor: int, values: NDArray[Any], place: int) -> int:
     return place
 
 
+class _GrowingFile:
+    """A file without a name to which pieces are appended."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._end, self._size = descriptor, 0, 0
+        self._closed = finalize(self, os.close, descriptor)
+
+    @classmethod
+    def open(cls) -> _GrowingFile | None:
+        """Return an empty file; None if files cannot be used."""
+        descriptor = _opened()
+        return None if descriptor is None else cls(descriptor)
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` bytes more can be appended; then room is reserved for them."""
+        if self._end + size <= self._size:
+            return True
+        more = max(self._end + size - self._size, min(max(self._size, _FILE), _LARGEST_FILE))
+        if not _reserved(self._descriptor, self._size, more):
+            return False
+        self._size += more
+        return True
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._end = _write(self._descriptor, values, self._end)
+
+    def read(self, kind: np.dtype[Any]) -> NDArray[Any]:
+        """Return the contents in memory, and close the file."""
+        values = np.empty(self._end // kind.itemsize, kind)
+        left, place = values.view(np.uint8).data, 0
+        while left:
+            got = os.preadv(self._descriptor, [left], place)
+            left, place = left[got:], place + got
+        self._closed()
+        return values
+
+
 def _new_file(size: int) -> tuple[mmap.mmap, int] | None:
     """Return a file of its own as memory, and its descriptor, which lives as long; None if there is no room for it, or
     the system cannot take its pages away."""
-    if not hasattr(mmap, "MADV_DONTNEED") or not hasattr(os, "posix_fallocate"):
+    descriptor = _opened()
+    if descriptor is None:
         return None
-    try:
-        folder = tempfile.gettempdir()
-        disk = shutil.disk_usage(folder)
-        if disk.free < size + _SPARED * disk.total:
-            return None
-        with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, size)  # without it, a full disk would end the process at a write
-            found = mmap.mmap(file.fileno(), size)
-            descriptor = os.dup(file.fileno())
-    except OSError:
+    if not _reserved(descriptor, 0, size):
+        os.close(descriptor)
         return None
+    found = mmap.mmap(descriptor, size)
     finalize(found, os.close, descriptor)
     with _ADDING:
         first = not _MAPPED
@@ -170,6 +246,29 @@ def _new_file(size: int) -> tuple[mmap.mmap, int] | None:
     if first:
         threading.Thread(target=_release_often, name="rankscope-scratch", daemon=True).start()
     return found, descriptor
+
+
+def _opened() -> int | None:
+    """Return the descriptor of a new file without a name; None if there can be none whose pages can be released."""
+    if not hasattr(mmap, "MADV_DONTNEED") or not hasattr(os, "posix_fallocate"):
+        return None
+    try:
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())
+    except OSError:
+        return None
+
+
+def _reserved(descriptor: int, begin: int, size: int) -> bool:
+    """Reserve room in a file. Without it, a full disk would end the process at a write to its pages."""
+    try:
+        disk = shutil.disk_usage(tempfile.gettempdir())
+        if disk.free < size + _SPARED * disk.total:
+            return False
+        os.posix_fallocate(descriptor, begin, size)
+    except OSError:
+        return False
+    return True
 
 
 def _release_often() -> None:

@@ -13,8 +13,8 @@ from rankscope.analysis.clocks.waits import Waits, measure_waits
 from rankscope.analysis.matching.collectives import Matched, match
 from rankscope.analysis.matching.rings import pipeline_channels
 from rankscope.analysis.rank.view import make_view
+from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import CallNodes
-from rankscope.analysis.replay.graph import Builder
 from rankscope.trace.columns import Piece, RankTrace
 
 TRANSFER, PERIOD = 50, 1000

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import END, JOINED, START
-from rankscope.analysis.replay.graph import Builder, Graph, Work
+from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.longest_path import Changed
 from rankscope.analysis.replay.overlap_slowdown import OverlapSlowdown
 

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from rankscope.analysis.replay import builder as builder_module
 from rankscope.analysis.replay import longest_path
 from rankscope.analysis.replay.build import begins
+from rankscope.analysis.replay.builder import Builder, _sorted
 from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
 from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.device_rank import _without_rounding
-from rankscope.analysis.replay.graph import Builder, Work, _sorted
+from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.longest_path import Levels, by_node, level_of, ranges
 from rankscope.analysis.stragglers.cost import sign_flip
 from rankscope.analysis.windows.analyse import analyse_window
@@ -69,6 +71,27 @@ def test_edges_that_point_back_in_time_are_left_out() -> None:
     builder.edges(early, late, 1.0)
     graph = builder.finish(np.empty(0, np.int64))
     assert (graph.dropped, graph.replay().tolist()) == (1, [0.0, 5.0])
+
+
+def test_all_edges_into_a_node_are_settled_together() -> None:
+    builder = Builder()
+    early, late, latest = builder.nodes([0.0, 5.0, 9.0], 1)
+    for base in (1.0, 2.0):
+        builder.edges([late, latest], early, base)
+        builder.settle()
+    with pytest.raises(ValueError, match="no neighbours"):
+        builder.finish(np.empty(0, np.int64))
+
+
+def test_an_edge_that_points_back_leaves_the_others_into_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes at 0 and 3 before one at 5, and an edge from a later one: it is known from the first two."""
+    monkeypatch.setattr(builder_module, "AT_ONCE", 2)
+    builder = Builder()
+    first, second, last, later = builder.nodes([0.0, 3.0, 5.0, 9.0], 1, fixed=[True, True, False, True])
+    builder.edges([last, last, last], [first, later, second], [4.0, 7.0, 1.0], label=Work.HOST, owner=[0, 1, 2])
+    graph = builder.finish(np.array([last]))
+    assert (graph.dropped, graph.owner.tolist()) == (1, [0, 2])
+    assert graph.replay()[graph.ends].tolist() == [4.0]
 
 
 def test_by_levels_and_by_node_the_times_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rankscope.trace import scratch
-from rankscope.trace.scratch import Scratch, give_back, release
+from rankscope.trace.scratch import GrowingTable, Scratch, give_back, release
 
 COLUMN = np.arange(100_000, dtype=np.int64)
 
@@ -71,3 +71,33 @@ def test_a_thread_releases_pages_as_long_as_there_is_a_file(monkeypatch: pytest.
     del moved
     thread.join(60)
     assert not thread.is_alive()
+
+
+def _grown(kept: int) -> list[list[float]]:
+    table = GrowingTable([np.int32, np.float64], kept)
+    for n in range(5):
+        table.append(np.full(n, n), np.arange(n) / 2)
+    return [column.tolist() for column in table.columns()]
+
+
+GROWN = [[1, 2, 2, 3, 3, 3, 4, 4, 4, 4], [0, 0, 0.5, 0, 0.5, 1, 0, 0.5, 1, 1.5]]
+
+
+@pytest.mark.parametrize("kept", [1000, 50, 0])
+def test_a_table_grows_in_memory_and_then_in_files(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    """12 bytes a row: 36 bytes after the third piece, 120 in all."""
+    monkeypatch.setattr(scratch, "_FILE", 16)
+    assert _grown(kept) == GROWN
+
+
+@pytest.mark.parametrize("files", [0, 1, 2, 3, 5])
+def test_a_table_stays_in_memory_as_far_as_the_disk_has_no_room(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    """Room for none, or for the first of these requests."""
+    free = iter([1 << 30] * files + [0] * 50)
+    monkeypatch.setattr(scratch, "_FILE", 16)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 30, free=next(free)))
+    assert _grown(0) == GROWN
+
+
+def test_an_empty_table_has_empty_columns() -> None:
+    assert [column.dtype for column in GrowingTable([np.int8, np.float64]).columns()] == [np.int8, np.float64]

@@ -9,9 +9,9 @@ from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.build import begins
+from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import CallNodes
 from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
-from rankscope.analysis.replay.graph import Builder
 from rankscope.analysis.replay.segments import Plan
 from rankscope.analysis.replay.what_if import Replay, replay_of
 from rankscope.trace.names import Kind

@@ -11,10 +11,11 @@ from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import CallNodes
 from rankscope.analysis.replay.cpu_rank import add_cpu_rank
 from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
-from rankscope.analysis.replay.graph import Builder, Graph
+from rankscope.analysis.replay.graph import Graph
 from rankscope.analysis.replay.segments import Plan
 from rankscope.trace.scratch import give_back
 
@@ -26,16 +27,19 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     give_back()
     builder = Builder()
     window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
+    builder.settle()
     for column, view in enumerate(views):
         begin = begins(view, column, clocks, waits.steps)
         if view.device:
             ranks.append(DeviceRank(builder, window, view, column, clocks, plan, begin))
         else:
             add_cpu_rank(builder, window, view, column, clocks, plan, begin)
+            builder.settle()
     least = least_gaps(ranks)
     ranks.reverse()
     while ranks:
         ranks.pop().add(least)
+        builder.settle()
     graph = builder.finish(window.end, window.start, matched.column)
     give_back()
     return graph

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from rankscope.analysis.clocks.waits import Waits
 from rankscope.analysis.matching.collectives import TOGETHER, Matched
 from rankscope.analysis.rank.view import RankView
-from rankscope.analysis.replay.graph import Builder, Work
+from rankscope.analysis.replay.builder import Builder
+from rankscope.analysis.replay.graph import Work
 
 __all__ = ["END", "HOST", "JOINED", "START", "CallNodes"]
 

@@ -9,8 +9,9 @@ import numpy as np
 from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.rank.cpu_only import cpu_issues, cpu_waits
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import HOST, START, CallNodes
-from rankscope.analysis.replay.graph import Builder, Work
+from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.segments import Plan
 
 __all__ = ["add_cpu_rank"]

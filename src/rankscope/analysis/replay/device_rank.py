@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView, name_mask
+from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import END, HOST, START, CallNodes
-from rankscope.analysis.replay.graph import Builder, Work
+from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.segments import Plan
 from rankscope.trace.columns import Category
 from rankscope.trace.names import DEVICE_WORK, Kind

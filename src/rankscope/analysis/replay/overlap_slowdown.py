@@ -51,6 +51,8 @@ class OverlapSlowdown:
     _source: I32
     """Source and rank of each piece; in memory, because a rank's are everywhere in the graph's columns."""
     _owner: I32
+    _calls: I32
+    """Members of calls, sorted by rank and then by recorded start, which most replays do not change."""
     _alone: F64
     """Duration of the work without any overlap, as a share of its recorded duration."""
 
@@ -60,7 +62,8 @@ class OverlapSlowdown:
         edges = np.flatnonzero((graph.label == Work.DEVICE) & (graph.work > 0)).astype(np.int32)
         source, owner = graph.source[edges], graph.owner[edges]
         pieces = np.lexsort((source, owner)).astype(np.int32)
-        found = cls(graph, lost, edges, pieces, source[pieces], owner[pieces], np.empty(0))
+        calls = np.lexsort((graph.recorded[graph.starts], graph.member)).astype(np.int32)
+        found = cls(graph, lost, edges, pieces, source[pieces], owner[pieces], calls, np.empty(0))
         found._alone = found._covered(np.array(graph.recorded), graph.work[edges])
         found._alone *= -lost
         found._alone += 1.0
@@ -109,10 +112,9 @@ class OverlapSlowdown:
         origin = min(float(at.min()), 0.0)
         # The ranks follow each other on one time axis.
         room = np.int64(max(float(at.max()), latest) - origin) + 2
-        calls = graph.member.astype(np.int64) * room
-        busy = intervals.union(
-            calls + (at[graph.starts] - origin).astype(np.int64), calls + (at[graph.ends] - origin).astype(np.int64)
-        )
+        calls, axis = self._calls, graph.member[self._calls].astype(np.int64) * room
+        starts, ends = (axis + (at[nodes[calls]] - origin).astype(np.int64) for nodes in (graph.starts, graph.ends))
+        busy = intervals.union(starts, ends)
         share: F64 = np.empty(len(length))
         for block in blocks:
             source, owner, long = self._source[block], self._owner[block], length[self._pieces[block]]

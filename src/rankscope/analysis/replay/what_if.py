@@ -124,9 +124,7 @@ class Replay:
     def scaled(self, factors: Mapping[int, F64]) -> Changed:
         """Return the work with that of some ranks times ``factors[column][label, segment]``."""
         graph = self.graph
-        chosen = np.zeros(len(self.peers) + 1, np.bool_)
-        chosen[list(factors)] = True
-        mine = np.flatnonzero(chosen[graph.owner]).astype(np.int32)  # the last is that of edges without an owner
+        mine = np.flatnonzero(np.logical_or.reduce([graph.owner == column for column in factors])).astype(np.int32)
         mine = mine[one_of(graph.label[mine], (Work.HOST, Work.DEVICE))]
         label, owner, segment, work = graph.label[mine], graph.owner[mine], graph.segment[mine], graph.work[mine]
         for column, factor in factors.items():
