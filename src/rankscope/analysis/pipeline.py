@@ -53,7 +53,7 @@ def analyze(
     Args:
         load: traces, and the result of every file.
         manifest: of the run, if there is one. It contains the missing ranks and the cost of recording.
-        hta: also compute HolisticTraceAnalysis' numbers (by ``breakdowns``, see docs/hta.md): above :data:`HTA_RANKS`
+        hta: also compute HolisticTraceAnalysis' numbers (see docs/hta.md): above :data:`HTA_RANKS`
             ranks for the named ranks and one other, with ``all`` for every rank.
         progress: called with a line of text for each stage.
 

@@ -2,7 +2,7 @@
 
 Its parser is bypassed, because it loses ranks and the last step, and takes minutes. ``Trace`` gets our frames, as its
 own parser would have made them (same columns, same meaning, with HTA_DISABLE_NS_ROUNDING=1), and its analyses run
-unchanged. The report's own HTA numbers come from ``breakdowns``, which computes the same without it; see docs/hta.md.
+unchanged. The report's own HTA numbers come from ``table``, whose functions compute the same without it (docs/hta.md).
 
 Source: HolisticTraceAnalysis 0.5.0, ``hta.common.trace_parser`` and ``hta.trace_analysis``.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analysis.hta.breakdowns import BREAKDOWNS
+from rankscope.analysis.hta.table import BREAKDOWNS
 from rankscope.records.report import ReportError
 from rankscope.trace.columns import Category, RankTrace
 
@@ -78,7 +78,7 @@ def trace_analysis(traces: Sequence[RankTrace]) -> Any:
     from hta.trace_analysis import TraceAnalysis
 
     symbols = TraceSymbolTable()
-    trace = Trace(trace_files={}, trace_dir="/")
+    trace = Trace(trace_files={t.rank: t.source for t in traces if t.rank is not None}, trace_dir="/")
     trace.traces = frames(traces, symbols)
     trace.symbol_table = symbols
     trace.min_ts = 0

@@ -1,11 +1,7 @@
-"""HTA's numbers without HTA: its breakdowns over our columns, vectorised.
+"""HTA's breakdowns of the device's time over our columns. ``table`` says why they are not computed by HTA itself.
 
-HolisticTraceAnalysis computes these row by row in pandas (the type of a kernel is determined by a regular expression
-for each event, again in each analysis), which took longer than the rest of the report. The definitions are its own,
-including its classification of kernels by name; ``tests/unit/analysis/test_hta_parity.py`` compares the results.
-Intended differences are listed in docs/hta.md. Units are HTA's: microseconds and per cent.
-
-Source: HolisticTraceAnalysis 0.5.0, ``hta.analyzers``.
+Source: HolisticTraceAnalysis 0.5.0, ``hta.analyzers.breakdown_analysis``, ``communication_analysis``,
+``trace_counters``.
 """
 
 from __future__ import annotations
@@ -16,36 +12,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.hta.numbers import Record, described, sums_by_name
 from rankscope.analysis.rank import intervals
 from rankscope.trace.columns import Category, RankTrace
 
-__all__ = ["BREAKDOWNS", "MOST_KERNELS", "kernel_types", "type_of"]
+__all__ = [
+    "comm_comp_overlap",
+    "idle_time_breakdown",
+    "kernel_breakdown",
+    "kernel_type_breakdown",
+    "kernel_types",
+    "memory_bandwidth",
+    "temporal_breakdown",
+    "type_of",
+]
 
-MOST_KERNELS = 8
-"""Number of kernels of each type in the kernel breakdown; the others are summed."""
-_TOP_RATIO = 0.8
 _KERNEL_GAP_US = 30
 """HTA's ``consecutive_kernel_delay``: documented as ns, but compared with microseconds."""
 _COMMUNICATION = re.compile(r"nccl.*Kernel")
 _MEMORY = re.compile(r"Memcpy|Memset|dma")
 _NO_COMPUTATION = re.compile(r".*Memcpy|Memset|.*Sync")
-_LAUNCHES = frozenset(
-    {
-        "cudaLaunchKernel",
-        "cudaLaunchKernelExC",
-        "cuLaunchKernel",
-        "cuLaunchKernelEx",  # since 0.6, as the successor is named
-        "cudaMemcpyAsync",
-        "cudaMemsetAsync",
-        "runFunction - job_prep_and_submit_for_execution",
-        "hipLaunchKernel",
-        "hipExtModuleLaunchKernel",
-        "hipMemsetAsync",
-        "hipMemcpyAsync",
-        "hipMemcpyWithStream",
-    }
-)
-Record = dict[str, Any]
+_ANALYSED = ("COMPUTATION", "COMMUNICATION", "MEMORY")
+"""HTA's types whose kernels it breaks down, in its order."""
 
 
 def type_of(name: str) -> str:
@@ -93,7 +81,8 @@ def comm_comp_overlap(trace: RankTrace) -> Record:
 
 
 def idle_time_breakdown(trace: RankTrace) -> list[Record]:
-    """Classify the gaps between the kernels of each stream: launched too late, short, or other."""
+    """Classify the gaps between the kernels of each stream: launched too late, short, or other. The numbers of one gap
+    are its ``show_idle_interval_stats``."""
     events = trace.events
     rows = np.flatnonzero((events.category >= Category.KERNEL) & (events.category <= Category.GPU_MEMSET))
     rows = rows[events.stream[rows] != -1]
@@ -107,66 +96,52 @@ def idle_time_breakdown(trace: RankTrace) -> list[Record]:
         late = (launch >= 0) & (events.start[launch.clip(0)] > ended)
         short = ~late & (gap < _KERNEL_GAP_US)
         parts = {"host_wait": late, "kernel_wait": short, "other": ~late & ~short}
-        sums = {kind: float(gap[where].sum()) for kind, where in parts.items()}
-        whole = sum(sums.values())
+        whole = float(gap.sum())
         found += [
             {
                 "stream": int(stream),
                 "idle_category": kind,
-                "idle_time": round(time, 2),
-                "idle_time_ratio": round(time / whole, 2) if whole else None,
+                "idle_time": round(float(gap[where].sum()), 2),
+                "idle_time_ratio": round(float(gap[where].sum()) / whole, 2) if whole else None,
+                "count": int(where.sum()),
+                **{
+                    name: round(float(of(gap[where])), 2) if where.any() else None
+                    for name, of in (("min", np.min), ("50%", np.median), ("max", np.max))
+                },
             }
-            for kind, time in sums.items()
-            if parts[kind].any() or kind == "other"  # HTA counts the first kernel, which has no gap, as other
+            for kind, where in parts.items()
+            if where.any() or kind == "other"  # HTA counts the first kernel, which has no gap, as other
         ]
     return found
 
 
 def kernel_breakdown(trace: RankTrace) -> list[Record]:
-    """Return the time of each kernel by name; those beyond the first few are summed as ``others``."""
-    types, found = kernel_types(trace), []
-    for kind in ("COMPUTATION", "COMMUNICATION"):
-        names, duration = trace.events.name[types[kind]], trace.events.duration[types[kind]] / 1000
-        known, place = np.unique(names, return_inverse=True)
-        sums = np.bincount(place, duration, len(known))
-        order = np.argsort(-sums, kind="stable")
-        kept = np.zeros(len(known), bool)
-        kept[order[:MOST_KERNELS]] = True
-        if len(known) > MOST_KERNELS:
-            total = np.cumsum(sums[order])
-            kept[order[total > np.quantile(total, _TOP_RATIO)]] = False
-        times = {trace.strings[known[i]]: duration[place == i] for i in np.flatnonzero(kept).tolist()}
-        if not kept.all():
-            times["others"] = duration[~kept[place]]
-        found += [
-            {
-                "name": name,
-                "sum (us)": float(own.sum()),
-                "max (us)": float(own.max()),
-                "min (us)": float(own.min()),
-                "stddev": float(own.std(ddof=1)) if len(own) > 1 else 0.0,
-                "mean (us)": float(own.mean()),
-                "kernel_type": kind,
-            }
-            for name, own in times.items()
-        ]
+    """Return the time of each kernel by name; those beyond the first few of a type are summed as ``others``."""
+    types = kernel_types(trace)
+    found = [record | {"kernel_type": kind} for kind in _ANALYSED for record in sums_by_name(trace, types[kind])]
     return sorted(found, key=lambda r: (r["kernel_type"], r["name"]))
 
 
-def queue_length(trace: RankTrace) -> list[Record]:
-    """Return how many launched kernels wait on each stream, at each change."""
-    events = trace.events
-    codes = [code for code, text in enumerate(trace.strings) if text in _LAUNCHES]
-    rows = np.concatenate(list(kernel_types(trace).values()))
-    rows = np.sort(rows[events.launch[rows] >= 0])
-    rows = rows[np.isin(events.name[events.launch[rows]], codes)]
-    found = []
-    for stream in np.unique(events.stream[rows]).tolist():
-        own = rows[events.stream[rows] == stream]
-        times = np.concatenate((events.start[events.launch[own]], events.start[own]))
-        change = np.repeat(np.array([1, -1], np.int64), len(own))
-        found.append({"stream": stream, **_described(np.cumsum(change[np.argsort(times, kind="stable")]) * 1.0)})
-    return found
+def kernel_type_breakdown(trace: RankTrace) -> list[Record]:
+    """Return the time in which kernels of one type ran, and in which those of several types ran at once."""
+    types = kernel_types(trace)
+    spans = [_spans(trace, types[kind]) for kind in _ANALYSED]
+    edges = np.concatenate([np.concatenate(span) for span in spans])
+    change = np.concatenate([np.repeat((1 << bit, -(1 << bit)), len(span[0])) for bit, span in enumerate(spans)])
+    order = np.argsort(edges, kind="stable")
+    running = np.cumsum(change[order])[:-1]
+    lengths = np.bincount(running, np.diff(edges[order]), 1 << len(spans)) / 1000 if len(edges) else np.zeros(1)
+    whole = float(lengths[1:].sum())
+    found = [
+        {
+            "kernel_type": " overlapping ".join(kind for bit, kind in enumerate(_ANALYSED) if which & 1 << bit),
+            "sum": float(lengths[which]),
+            "percentage": round(100 * float(lengths[which]) / whole, 1),
+        }
+        for which in range(1, len(lengths))
+        if lengths[which] > 0
+    ]
+    return sorted(found, key=lambda record: -record["sum"])
 
 
 def memory_bandwidth(trace: RankTrace) -> list[Record]:
@@ -184,7 +159,7 @@ def memory_bandwidth(trace: RankTrace) -> list[Record]:
         # rounding residue after all copies have ended is not bandwidth, though HTA counts it
         busy = level[level > 1e-9]
         if len(busy):
-            found.append({"name": kind, **_described(busy)})
+            found.append({"name": kind, **described(busy)})
     return found
 
 
@@ -201,29 +176,3 @@ def _spans(trace: RankTrace, rows: NDArray[np.int64]) -> intervals.Spans:
 
 def _by_first(values: NDArray[Any]) -> list[Any]:
     return list(dict.fromkeys(values.tolist()))
-
-
-def _described(values: NDArray[np.floating[Any]]) -> Record:
-    """Return the values of pandas' ``describe``."""
-    quarter, half, three = np.quantile(values, (0.25, 0.5, 0.75))
-    return {
-        "count": len(values),
-        "mean": float(values.mean()),
-        "std": float(values.std(ddof=1)) if len(values) > 1 else None,
-        "min": float(values.min()),
-        "25%": float(quarter),
-        "50%": float(half),
-        "75%": float(three),
-        "max": float(values.max()),
-    }
-
-
-BREAKDOWNS = {
-    "temporal_breakdown": temporal_breakdown,
-    "comm_comp_overlap": comm_comp_overlap,
-    "idle_time_breakdown": idle_time_breakdown,
-    "kernel_breakdown": kernel_breakdown,
-    "queue_length": queue_length,
-    "memory_bandwidth": memory_bandwidth,
-}
-"""Name in the report -> function that computes the numbers of one rank."""

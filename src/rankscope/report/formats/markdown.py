@@ -11,6 +11,7 @@ from rankscope.report.common import plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
+from rankscope.report.sections.verdict import hta
 from rankscope.report.sections.verdict.findings import shown_findings
 
 __all__ = ["MAX_CHARACTERS", "escape", "render"]
@@ -35,7 +36,7 @@ def escape(text: object, limit: int = 400) -> str:
 def render(report: ClusterReport, limit: int = MAX_CHARACTERS) -> str:
     """Return the report as Markdown, at most ``limit`` characters; only the verdict's first line is never cut."""
     report = tidy(report)
-    blocks = [_verdict(report), _ranks(report), *_findings(report), _details(report), _trust(report)]
+    blocks = [_verdict(report), _ranks(report), *_findings(report), _details(report), _trust(report), _hta(report)]
     text = ""
     for block in (block for block in blocks if block):
         room = limit - len(text) - len(_SHORTENED)
@@ -126,3 +127,24 @@ def _trust(report: ClusterReport) -> str:
     if overhead:
         lines.append(f"Recording: {escape(overhead)}.")
     return "  \n".join(lines + [f"Note: {escape(line)}" for line in summary.warnings(report)[:_MAX_LINES]])
+
+
+def _hta(report: ClusterReport) -> str:
+    """Return the numbers of HolisticTraceAnalysis that fit one line for each rank."""
+    found = hta.overview(report)
+    if not found:
+        return ""
+    heads = list(dict.fromkeys(head for _, numbers in found for head in numbers))
+    rows = [
+        [escape(rank, 40)] + [words.DASH if head not in numbers else _number(numbers[head]) for head in heads]
+        for rank, numbers in found[:_MAX_RANKS]
+    ]
+    hidden = len(found) - len(rows)
+    table = [["Rank", *heads], ["---:"] * (len(heads) + 1), *rows]
+    more = f" (and {hidden} more, in report.json)" if hidden else ""
+    title = f"**Holistic Trace Analysis**{more}; docs/hta.md has the definitions"
+    return "\n".join([title, "", *(f"| {' | '.join(row)} |" for row in table)])
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"

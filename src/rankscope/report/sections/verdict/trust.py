@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rankscope.records.report import ClusterReport
 from rankscope.report.common import plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables
+from rankscope.report.sections.verdict import hta
 
-__all__ = ["METRICS", "SECTION", "clock_offsets", "hta", "sources"]
+__all__ = ["METRICS", "SECTION", "clock_offsets", "sources"]
 
 METRICS: dict[str, Metric] = {
     "error_us": Metric(
@@ -58,8 +57,6 @@ METRICS: dict[str, Metric] = {
     ),
 }
 
-_MAX_HTA_ROWS = 400
-
 
 def clock_offsets(report: ClusterReport) -> Table:
     """Return the clock offset of each rank."""
@@ -95,59 +92,12 @@ def _repairs(repairs: dict[str, int]) -> list[str]:
     return [f"{count:,} x {kind.replace('_', ' ')}" for kind, count in repairs.items()]
 
 
-def hta(report: ClusterReport) -> list[tuple[str, Table | None, str]]:
-    """Return HTA's own numbers: analysis, a table if they form one, else their text."""
-    found: list[tuple[str, Table | None, str]] = []
-    for index, (analysis, by_rank) in enumerate(report.hta.items()):
-        title = plain_text.one_line(str(analysis).replace("_", " "), 80)
-        records = _records(by_rank)
-        if records is None:
-            found.append((title, None, plain_text.elide(plain_text.clean(str(by_rank)), 4000)))
-            continue
-        names = list(dict.fromkeys(name for _, record in records for name in record))[:16]
-        rows = [
-            Row([Cell(plain_text.one_line(rank, 20), float(rank) if rank.isascii() and rank.isdecimal() else rank)]
-                + [_any(record.get(name)) for name in names])
-            for rank, record in records[:_MAX_HTA_ROWS]
-        ]  # fmt: skip
-        numeric = [all(not isinstance(record.get(name), str) for _, record in records) for name in names]
-        heads = [Column("Rank", numeric=True)]
-        heads += [
-            Column(plain_text.one_line(name.replace("_", " "), 48), numeric=n)
-            for name, n in zip(names, numeric, strict=True)
-        ]
-        hidden = len(records) - len(rows)
-        note = f"{hidden:,} more rows are in report.json." if hidden else ""
-        found.append((title, Table(f"hta-{index}", heads, rows, note), ""))
-    return found
-
-
-def _records(by_rank: Any) -> list[tuple[str, dict[str, Any]]] | None:
-    """Flatten ``rank -> numbers`` or ``rank -> list of numbers``; None for another form."""
-    if not isinstance(by_rank, dict):
-        return None
-    records: list[tuple[str, dict[str, Any]]] = []
-    for rank, value in by_rank.items():
-        items = value if isinstance(value, list) else [value if isinstance(value, dict) else {"value": value}]
-        for item in items:
-            if not isinstance(item, dict) or any(isinstance(part, (dict, list)) for part in item.values()):
-                return None
-            records.append((str(rank), {str(key): part for key, part in item.items()}))
-    return records or None
-
-
-def _any(value: Any) -> Cell:
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return text(value, 70)
-    return Cell(f"{value:,.2f}" if isinstance(value, float) else f"{value:,}", value)
-
-
 def _build(report: ClusterReport) -> Variables:
     chance = report.verdict.p_value
     return {
         "offsets": clock_offsets(report),
         "sources": sources(report),
-        "hta": hta(report),
+        "hta": hta.analyses(report),
         "recorded": summary.is_recorded(report),
         "chance": "" if chance is None else f"{chance:.2g}",
     }
