@@ -48,12 +48,13 @@ def operator_kernels(trace: RankTrace) -> list[Record]:
     operators, bounds, rows = _by_owner(owner, rows)
     first = rows[bounds[:-1]]
     launch = events.start[events.launch[first]]
+    before_launch, before_kernel = launch - events.start[operators], events.start[first] - launch
     return [
         {
             "aten_op_name": name,
             "occurrence_count": len(own),
-            "avg_aten_op_launch_delay": round(float((launch - events.start[operators])[own].mean()) / 1000, 3),
-            "avg_runtime_delay": round(float((events.start[first] - launch)[own].mean()) / 1000, 3),
+            "avg_aten_op_launch_delay": round(float(before_launch[own].mean()) / 1000, 3),
+            "avg_runtime_delay": round(float(before_kernel[own].mean()) / 1000, 3),
             "kernel_sequence": sequence,
         }
         for name, sequence, own in _most_frequent(trace, operators, bounds, rows)
@@ -81,34 +82,34 @@ def frequent_kernel_sequences(trace: RankTrace) -> list[Record]:
 
 def _innermost(trace: RankTrace, operators: I64, kernels: I64) -> I64:
     """Return for each kernel the innermost of some operators around its launch, on the launch's thread; -1 for none."""
-    events = trace.events
+    starts, ends = trace.events.start, trace.events.end
     found = np.full(len(kernels), -1, np.int64)
     for own, mine, launch in _threads(trace, operators, kernels):
-        start, end = events.start[own], np.sort(events.end[own])
+        start, end = starts[own], np.sort(ends[own])
         # Operators nest: the innermost one at a time is the last that began at the depth of that time.
         level = np.arange(1, len(own) + 1) - np.searchsorted(end, start, side="right")
-        begun = np.searchsorted(start, events.start[launch], side="right")
-        depth = begun - np.searchsorted(end, events.end[launch], side="left")
+        begun = np.searchsorted(start, starts[launch], side="right")
+        depth = begun - np.searchsorted(end, ends[launch], side="left")
         for number in np.unique(depth[depth > 0]).tolist():
             at_depth = np.flatnonzero(level == number)
             wanted = np.flatnonzero(depth == number)
             place = np.searchsorted(at_depth, begun[wanted] - 1, side="right") - 1
             inside = own[at_depth[place.clip(0)]] if len(at_depth) else np.full(len(wanted), -1)
-            around = (place >= 0) & (events.end[inside] >= events.end[launch[wanted]])
+            around = (place >= 0) & (ends[inside] >= ends[launch[wanted]])
             found[mine[wanted]] = np.where(around, inside, -1)
     return found
 
 
 def _outermost(trace: RankTrace, operators: I64, kernels: I64) -> I64:
     """As :func:`_innermost`, the outermost one."""
-    events = trace.events
+    starts, ends = trace.events.start, trace.events.end
     found = np.full(len(kernels), -1, np.int64)
     for own, mine, launch in _threads(trace, operators, kernels):
-        before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[own])[:-1]))
-        outer = own[events.start[own] >= before]
-        place = np.searchsorted(events.start[outer], events.start[launch], side="right") - 1
+        before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(ends[own])[:-1]))
+        outer = own[starts[own] >= before]
+        place = np.searchsorted(starts[outer], starts[launch], side="right") - 1
         inside = outer[place.clip(0)]
-        found[mine] = np.where((place >= 0) & (events.end[inside] >= events.end[launch]), inside, -1)
+        found[mine] = np.where((place >= 0) & (ends[inside] >= ends[launch]), inside, -1)
     return found
 
 
