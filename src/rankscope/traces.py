@@ -23,6 +23,7 @@ from rankscope.timeline.prepare import on_axis
 from rankscope.timeline.selection import Selection
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import LoadResult
+from rankscope.trace.files.not_used import why_unused
 from rankscope.trace.files.parquet import events_table
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Traces:
 
 def _need(loaded: LoadResult) -> None:
     if not loaded.traces:
-        reasons = "; ".join(f"{file.path}: {file.reason}" for file in loaded.sources[:3])
+        reasons = why_unused(loaded.sources)
         raise AnalysisError("none of the given files can be used" + (f" ({reasons})" if reasons else ""))
 
 

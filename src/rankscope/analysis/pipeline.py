@@ -23,9 +23,9 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.errors import AnalysisError
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport, ReportError
-from rankscope.rundir.foreign import shown
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import LoadResult
+from rankscope.trace.files.not_used import listed, why_unused
 
 __all__ = ["analyze", "analyze_windows", "stages"]
 
@@ -81,10 +81,11 @@ def analyze_windows(
         raise AnalysisError(_nothing_usable(load))
     windows = analyse_windows(traces, manifest, failed, progress)
     report = empty_report(manifest)
-    report.errors, report.sources = errors, load.sources
+    report.errors = errors
+    report.sources, left_out = listed(load.sources)
     with guarded("run", failed):
         report.run = run_info(traces, manifest)
-    report.run.notes[:0] = load.notes
+    report.run.notes[:0] = [*load.notes, *([left_out] if left_out else [])]
     report.run.notes += [_without_window(note, w, windows) for w in windows for note in w.notes]
     with guarded("unknown kernels", failed):
         report.run.notes += unknown_kernels([v for w in windows for v in w.views])
@@ -137,11 +138,10 @@ def _trains_on_cpus(report: ClusterReport) -> bool:
 
 
 def _nothing_usable(load: LoadResult) -> str:
-    known = [(shown(s.path), s.reason) for s in load.sources if s.reason]
-    reasons = {reason if path in reason else f"{path}: {reason}" for path, reason in known}
+    reasons = why_unused(load.sources)
     return (
         "no usable trace"
-        + (f": {'; '.join(sorted(reasons)[:3])}" if reasons else "")
+        + (f": {reasons}" if reasons else "")
         + ". Give a run directory, a folder of Kineto traces, or files named like rank_0.json.gz"
     )
 

@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from rankscope.errors import ConfigError
+from rankscope.trace.files import find
 from rankscope.trace.files.find import find_traces
 from rankscope.trace.files.load import load_traces
+from rankscope.trace.files.not_used import MOST_LISTED, listed, why_unused
 
 Write = Callable[..., Path]
 Make = Callable[..., dict[str, Any]]
@@ -165,3 +168,40 @@ def test_a_trace_without_usable_events_is_listed(write_trace: Write, make_event:
     (bad,) = (s for s in result.sources if s.status == "unusable")
     assert bad.rank == 0
     assert "no usable event" in (bad.reason or "")
+
+
+def test_thousands_of_files_that_are_no_traces(
+    write_trace: Write, make_event: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are counted instead of listed, and a folder of too many is refused; what is no JSON by its name is not
+    opened. Files that were to be traces are always listed."""
+    write_trace(rank_events(make_event, 0, 0), name="rank_0.json")
+    (tmp_path / "rank_1.json").write_text("")
+    for number in range(120):
+        (tmp_path / f"set_{number:03d}.json").write_text('{"a": 1}')
+        (tmp_path / f"image_{number}.png").write_text("")
+    load = load_traces([tmp_path])
+    kept, words = listed(load.sources)
+    assert [source.status for source in kept].count("ignored") == MOST_LISTED
+    assert {"used", "unusable"} <= {source.status for source in kept}
+    example = f"{tmp_path}/set_100.json (JSON, but not a profiler trace)"
+    assert words == f"20 further files are no traces and are not listed, such as {example}"
+    assert listed(kept) == (kept, None)
+    assert why_unused(load.sources).startswith(f"120 files such as {tmp_path}/set_000.json: JSON, but not")
+    monkeypatch.setattr(find, "MOST_FOREIGN", 100)
+    with pytest.raises(ConfigError, match=r"101 files were opened that are no traces, the last one set_.*; name the f"):
+        find_traces([tmp_path])
+    monkeypatch.setattr(find, "MOST_FOREIGN", 200)
+    monkeypatch.setattr(find, "MOST_FOREIGN_BYTES", 60 * 8)
+    with pytest.raises(ConfigError, match="61 files were opened"):
+        find_traces([tmp_path])
+    monkeypatch.setattr(find, "MOST_FILES", 150)
+    with pytest.raises(ConfigError, match="holds more than 150 files"):
+        find_traces([tmp_path])
+
+
+def test_the_signs_of_a_trace_after_a_long_head(tmp_path: Path) -> None:
+    """Some 900 kB of other keys come first; after more than 1 MiB of them it is taken for other JSON."""
+    for name, size, count in (("near.json", 900_000, 1), ("far.json", 1_200_000, 1)):
+        (tmp_path / name).write_text(json.dumps({"meta": "x" * size, "traceEvents": []}))
+        assert len(find_traces([tmp_path]).candidates) == count

@@ -23,6 +23,7 @@ from rankscope.records.run_summary import RunSummary
 from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.trace.files.load import load_traces
+from rankscope.trace.files.not_used import why_unused
 
 __all__ = ["Side", "from_summaries", "other_size", "read_side", "summary_of"]
 
@@ -101,7 +102,7 @@ def read_side(path: Path, say: Say | None = None) -> Side:
         side.unrecorded_ms = unrecorded_steps(load.step_logs, side.notes)
         return side
     if not load.traces:
-        reasons = "; ".join(sorted({source.reason for source in load.sources if source.reason})[:3])
+        reasons = why_unused(load.sources)
         raise AnalysisError(f"{path}: no usable trace{': ' + reasons if reasons else ''}")
     report, windows = analyze_windows(load, manifest, hta=False)
     side = Side(path.resolve().name, report, windows=windows)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.errors import TraceError
+from rankscope.errors import ConfigError, TraceError
 from rankscope.records.report import SourceFile
 from rankscope.rundir.layout import ARRIVING
 from rankscope.trace.files.encodings import how_archived, how_encoded
@@ -36,6 +36,13 @@ _PACKED_NAME = re.compile(r"\.(?:zst|zstd|xz|bz2|lz4|7z|zip|tar|tgz|tar\.gz)$", 
 """Names of files that are opened only to say that they have to be unpacked."""
 _MERGED = "cluster.trace.json.gz"
 _SNIFF_BYTES = 1 << 20
+MOST_FOREIGN = 20_000
+"""Files below a given folder that are opened and are no traces; looking at them takes up to half a minute."""
+MOST_FOREIGN_BYTES = 4 << 30
+"""What is read of them, unpacked."""
+MOST_FILES = 5_000_000
+"""Files below a given folder: ten windows of a job of 100,000 ranks have fewer."""
+_NAME_LESS = "name the folder of the traces, or the files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,11 @@ class Found:
 
 
 def find_traces(paths: Sequence[Path]) -> Found:
-    """Search files and folders (recursively; links to folders are not followed)."""
+    """Search files and folders (recursively; links to folders are not followed).
+
+    Raises:
+        ConfigError: a folder holds so many other files that it is hardly the one that was meant.
+    """
     candidates: dict[Path, Candidate] = {}
     aside: dict[Path, SourceFile] = {}
     snapshots: set[Path] = set()
@@ -87,7 +98,9 @@ def find_traces(paths: Sequence[Path]) -> Found:
     for given in paths:
         path = Path(given)
         if path.is_dir():
+            foreign = _Foreign(path)
             for file in _walk(path):
+                foreign.met()
                 whole = file.as_posix()
                 if _SNAPSHOT.search(whole):
                     snapshots.add(file)
@@ -100,7 +113,8 @@ def find_traces(paths: Sequence[Path]) -> Found:
                         path=str(file), status="unusable", reason="encrypted; give --identity FILE"
                     )
                 elif _is_tried(file, whole):
-                    _judge(file, file.relative_to(path).as_posix(), candidates, aside)
+                    size = _judge(file, file.relative_to(path).as_posix(), candidates, aside)
+                    foreign.opened(file, size)
         elif not path.exists() and not path.is_symlink():
             aside[path] = SourceFile(path=str(path), status="unusable", reason="no such file or folder")
         else:
@@ -108,6 +122,40 @@ def find_traces(paths: Sequence[Path]) -> Found:
             _judge(path, name, candidates, aside)
     order = sorted(candidates.values(), key=lambda candidate: candidate.order)
     return Found(order, list(aside.values()), sorted(snapshots), sorted(step_logs), sorted(objects))
+
+
+@dataclass(slots=True)
+class _Foreign:
+    """Counts what is no trace below a folder, so that a search of a home directory or of a data set ends soon."""
+
+    folder: Path
+    files: int = 0
+    no_traces: int = 0
+    bytes: int = 0
+
+    def met(self) -> None:
+        """Count a file.
+
+        Raises:
+            ConfigError: there are too many.
+        """
+        self.files += 1
+        if self.files > MOST_FILES:
+            raise ConfigError(f"{self.folder} holds more than {MOST_FILES:,} files; {_NAME_LESS}")
+
+    def opened(self, file: Path, size: int) -> None:
+        """Count a file of which ``size`` bytes were read to find that it is no trace; 0 for one.
+
+        Raises:
+            ConfigError: there are too many.
+        """
+        self.no_traces += size > 0
+        self.bytes += size
+        if self.no_traces > MOST_FOREIGN or self.bytes > MOST_FOREIGN_BYTES:
+            raise ConfigError(
+                f"{self.folder}: {self.no_traces:,} files were opened that are no traces, the last one "
+                f"{file.relative_to(self.folder)}, and the search has ended there; {_NAME_LESS}"
+            )
 
 
 def _is_tried(file: Path, whole: str) -> bool:
@@ -122,59 +170,75 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (Path(where, name) for name in sorted(files))
 
 
-def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> None:
+def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> int:
+    """Decide what a file is. Return how many bytes, at least 1, were read if it is JSON, but no trace; else 0."""
+    size = 0
     try:
         key = path.resolve(strict=True)
-        form = _format_or_reason(path)
+        form, size = _format_or_reason(path)
     except FileNotFoundError:
         key, form = path.absolute(), "the link leads nowhere"
     except (OSError, RuntimeError, TraceError) as error:
         rank = rank_of_name(name)  # so that the report can state why this rank is missing
         aside[path] = SourceFile(path=str(path), status="unusable", rank=rank, reason=str(error))
-        return
+        return 0
     if key in candidates or key in aside:
-        return
+        return size
     if isinstance(form, str):
         aside[key] = SourceFile(path=str(path), status="ignored", reason=form)
-        return
+        return size
     run = _RUN_FILE.search(path.absolute().as_posix())
     if run:
         attempt, window, rank = (int(n) for n in run.groups())
         candidates[key] = Candidate(path, name, rank, form.name, attempt, window)
     else:
         candidates[key] = Candidate(path, name, rank_of_name(name), form.name)
+    return 0
 
 
-def _format_or_reason(path: Path) -> Format | str:
-    """Return the format of this file, or the reason why it is not a trace.
+def _format_or_reason(path: Path) -> tuple[Format | str, int]:
+    """Return the format of this file, or the reason why it is not a trace; and how many bytes of it were read.
 
     Raises:
         TraceError: it may have been one, but nothing usable is left of it.
     """
     if not path.is_file():
-        return "not a regular file"
+        return "not a regular file", 0
     if path.name.endswith((".tmp", ".part")):
-        return "left over from an export that did not finish"
+        return "left over from an export that did not finish", 0
     if path.name == _MERGED:
-        return "a merged timeline, not a rank's trace"
-    head = b""
+        return "a merged timeline, not a rank's trace", 0
+    head, look_at = bytearray(), 1
     reader = Reader(path)
     for block in reader:
         head += block
-        if encoding := how_encoded(head):
-            raise TraceError(f"{path}: {encoding}")
-        if archive := how_archived(head):
-            return archive
-        if (form := recognise(head)) is not None:
-            return form
+        if len(head) < look_at:
+            continue
+        if (form := _known(path, bytes(head))) is not None:
+            return form, len(head)
         if len(head) >= _SNIFF_BYTES:
             break
-    if not head.strip() or reader.damage:
+        look_at = min(2 * len(head), _SNIFF_BYTES)  # looking at each block again would take most of the time
+    begin = bytes(head)
+    if (form := _known(path, begin)) is not None:
+        return form, len(begin)
+    if not begin.strip() or reader.damage:
         raise TraceError(f"{path}: {reader.damage or 'empty'}; record it again, or remove the file")
-    if head.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer; fetch the file with git lfs pull"
-    if b'"nodes"' in head and b'"schema"' in head:
-        return "an execution trace (Chakra), not a profiler trace"
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        return "JSON, but not a profiler trace"
-    return "not JSON"
+    if begin.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer; fetch the file with git lfs pull", len(begin)
+    if b'"nodes"' in begin and b'"schema"' in begin:
+        return "an execution trace (Chakra), not a profiler trace", len(begin)
+    if begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return "JSON, but not a profiler trace", len(begin)
+    return "not JSON", len(begin)
+
+
+def _known(path: Path, head: bytes) -> Format | str | None:
+    """Return the format of a file that begins with these bytes, or that it is an archive; None if neither (yet).
+
+    Raises:
+        TraceError: it may be a trace, packed or encoded in a way that is not read.
+    """
+    if encoding := how_encoded(head):
+        raise TraceError(f"{path}: {encoding}")
+    return how_archived(head) or recognise(head)
