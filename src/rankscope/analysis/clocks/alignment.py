@@ -95,8 +95,10 @@ def matched_times(views: Sequence[RankView], matched: Matched, *, end: bool) -> 
     times = np.zeros(len(matched.call), np.int64)
     for column, view in enumerate(views):
         mine = matched.of(column)
-        source = view.trace.events.end if end else view.trace.events.start
-        times[mine] = source[view.trace.collectives.event[matched.row[mine]]]
+        event = view.trace.collectives.event[matched.row[mine]]
+        times[mine] = view.trace.events.start[event]
+        if end:
+            times[mine] += view.trace.events.duration[event]
     return times
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.matching.collectives import Matched
+from rankscope.statistics.grouping import grouped
 from rankscope.statistics.medians import median_along
 
 __all__ = ["Ends", "first_guess", "settle", "slopes"]
@@ -60,9 +61,7 @@ class Ends:
     def joined(cls, ranks: int, columns: list[I64], tables: list[F64], weight: F64 | None = None) -> Ends:
         """Build the order of all entries for some tables."""
         owner = np.concatenate([c.ravel() for c in columns])
-        order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(ranks + 1))
-        return cls(ranks, columns, tables, order, bounds, weight)
+        return cls(ranks, columns, tables, *grouped(owner, ranks), weight)
 
     def mean(self, flat: F64) -> float:
         """Mean over all entries, and those left out."""

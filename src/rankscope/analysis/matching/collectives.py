@@ -28,6 +28,7 @@ from rankscope.analysis.matching.exchanges import Block, match_exchanges, with_p
 from rankscope.analysis.matching.groups import number_groups
 from rankscope.analysis.matching.hypotheses import ORDER
 from rankscope.analysis.matching.known_clocks import KnownClocks
+from rankscope.analysis.matching.once import Once
 from rankscope.analysis.matching.pair_clocks import ENDS_NS
 from rankscope.analysis.matching.sequences import CallSequence
 from rankscope.analysis.matching.signatures import (
@@ -41,6 +42,7 @@ from rankscope.analysis.matching.signatures import (
 )
 from rankscope.analysis.matching.unsaid_pairs import pair_by_ends
 from rankscope.analysis.rank.view import RankView
+from rankscope.statistics.grouping import grouped
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -104,8 +106,7 @@ class Matched:
         self.first = np.searchsorted(self.call, np.arange(len(self.channel) + 1)).astype(np.int64)
         self.partial = np.zeros(len(self.channel), np.bool_)
         self.partial[self.call[self.awaits[0]]] = True
-        self._by_column = np.argsort(self.column, kind="stable")
-        self._bounds = np.searchsorted(self.column[self._by_column], np.arange(len(self.ranks) + 1))
+        self._by_column, self._bounds = grouped(self.column, len(self.ranks))
 
     def __len__(self) -> int:
         return len(self.channel)
@@ -152,21 +153,23 @@ def match(views: Sequence[RankView]) -> Matched:
     ranks = tuple(v.rank for v in views)
     result = Matched(ranks, extra=[[] for _ in ranks], lost=[0] * len(ranks))
     calls: dict[Communicator, dict[int, I64]] = defaultdict(dict)
-    spelled: dict[str, str] = {}
-    kinds = [spelled_kinds(v.trace.collectives.kind, spelled) for v in views]
+    once = Once()
+    kinds = [once(spelled_kinds, v.trace.collectives.kind) for v in views]
     memberships = Memberships(frozenset(ranks))
     numbers = number_groups(views, kinds, memberships)
     for column, view in enumerate(views):
         numbered = numbers.number[column]
-        known: list[int] = []
-        found = channels_of(view, kinds[column], ranks, result.unmatched, known, numbered, memberships)
-        result.known.append(np.array(known, np.int32))
+        known = [np.empty(0, np.int64)]
+        found, kinds[column] = channels_of(
+            view, kinds[column], ranks, result.unmatched, known, numbered, memberships, once
+        )
+        result.known.append(np.concatenate(known).astype(np.int32))
         for channel, rows in found.items():
             calls[channel][column] = rows
             result.total += len(rows)
     with_plain_calls(calls)
     codes = Codes()
-    signatures = [call_signatures(v, k, codes) for v, k in zip(views, kinds, strict=True)]
+    signatures = [call_signatures(v, k, codes, once) for v, k in zip(views, kinds, strict=True)]
     contradicted: dict[str, set[int]] = defaultdict(set)
     contradicted["group names"].update(ranks[c] for c in numbers.renamed)
     blocks: list[Block] = []
@@ -198,7 +201,9 @@ def match(views: Sequence[RankView]) -> Matched:
             result.unmatched[UNSAID] += 0 if paired else total
             continue
         for place, column in enumerate(columns):
-            result.extra[column] += np.setdiff1d(members[column], program.table[kept, place]).tolist()
+            taken = program.table[kept, place]
+            if (taken >= 0).sum() < len(members[column]):
+                result.extra[column] += np.setdiff1d(members[column], taken).tolist()
             result.lost[column] += _holes(have[:, place])
         unlike = sum(len(members[columns[m]]) for m in program.unmatched) if kept.any() else total
         result.unmatched[UNLIKE] += unlike
@@ -218,7 +223,7 @@ def match(views: Sequence[RankView]) -> Matched:
 def _paired(
     result: Matched,
     views: Sequence[RankView],
-    kinds: Sequence[list[str]],
+    kinds: list[list[str]],
     channel: Communicator,
     members: dict[int, I64],
 ) -> list[Block]:
@@ -236,6 +241,7 @@ def _paired(
     for block in blocks:
         result.by_ends += len(block.table)
         for place, column in enumerate(block.columns):
+            kinds[column] = [*kinds[column]]
             for row in block.table[:, place].tolist():
                 kinds[column][row] = "sendrecv"
     if blocks:
@@ -294,13 +300,14 @@ def _sequence(
 ) -> CallSequence:
     calls, events = view.trace.collectives, view.trace.events
     event = calls.event[rows]
+    start = events.start[event]
     # One counter numbers all point-to-point calls of a rank, whatever the peer: it does not identify the calls of a
     # pair.
     unsaid = np.full(len(rows), -1, np.int64)
     return CallSequence(
         rows=rows,
-        start=events.start[event],
-        end=events.start[event] + events.duration[event],
+        start=start,
+        end=start + events.duration[event],
         must=must,
         may=signatures.may[rows],
         together=signatures.together[rows],
@@ -309,6 +316,12 @@ def _sequence(
         seq=unsaid if point_to_point else calls.seq[rows].astype(np.int64),
         comms_id=unsaid if point_to_point else signatures.comms_id[rows],
     )
+
+
+def _ranges(first: I64, size: I64) -> I64:
+    """Return the numbers of several ranges, one after the other."""
+    end = np.cumsum(size)
+    return np.repeat(first - (end - size), size) + np.arange(int(end[-1]))
 
 
 def _assembled(
@@ -344,8 +357,9 @@ def _assembled(
     order = np.argsort(np.concatenate(begun), kind="stable")
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    call = np.repeat(place, np.concatenate(size))
-    by_call = np.argsort(call, kind="stable")
+    sizes = np.concatenate(size)
+    call = np.repeat(place, sizes)
+    by_call = _ranges((np.cumsum(sizes) - sizes)[order], sizes[order])
     moved = np.empty(len(by_call), np.int64)
     moved[by_call] = np.arange(len(by_call))
     channel = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(b.table) for b in blocks])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.matching.once import Once, distinct
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.columns import Piece
 
@@ -139,35 +140,39 @@ def channels_of(
     kinds: list[str],
     world: tuple[int, ...],
     reasons: Counter[str],
-    known: list[int],
+    known: list[I64],
     numbers: dict[int, int],
     memberships: Memberships,
-) -> dict[Communicator, I64]:
-    """Return the rows of one rank's calls that can be matched, by communicator.
+    once: Once,
+) -> tuple[dict[Communicator, I64], list[str]]:
+    """Return the rows of one rank's calls that can be matched, by communicator, and the kinds of all calls, some of
+    which turn out to be others than recorded.
 
     Calls with the same group, kind, peer and launch state are decided together.
 
     Args:
         view: the rank.
-        kinds: canonical kinds of its calls; changed in place for calls that turn out to be of another kind.
+        kinds: canonical kinds of its calls.
         world: the ranks of the window.
         reasons: receives why other rows cannot be matched, and how many.
         known: receives the rows of groups whose ranks are known, whether or not other members were recorded.
         numbers: number that tells groups of the same ranks apart, by index of the group (``groups.number_groups``).
         memberships: one object for all ranks of the window.
+        once: likewise.
     """
     calls = view.trace.collectives
     if not kinds:
-        return {}
+        return {}, kinds
     launched = view.trace.events.launch[calls.event] >= 0
     on_device = view.trace.events.stream[calls.event] >= 0
     if not launched[on_device].any():
         launched |= on_device  # no launch is recorded at all
     if not view.device:
         launched[:] = True
-    number_of = {kind: number for number, kind in enumerate(sorted(set(kinds)))}
-    code = np.array([number_of[kind] for kind in kinds])
-    batched = np.array([bool(p) and _is_batched(k, p) for k, p in zip(kinds, calls.pieces, strict=True)], np.int64)
+    code = once(distinct, kinds)[1]
+    batched = np.zeros(len(kinds), np.int64)
+    if any(calls.pieces):
+        batched[:] = [bool(p) and _is_batched(k, p) for k, p in zip(kinds, calls.pieces, strict=True)]
     columns = (calls.group, code, calls.peer, launched, batched)
     key = np.zeros(len(kinds), np.int64)  # orders calls by the first column, then by the next
     for column in columns:
@@ -176,21 +181,23 @@ def channels_of(
         key = key * (value.max() + 1) + value
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     found: dict[Communicator, list[I64]] = defaultdict(list)
+    settled = kinds
     for number, example in enumerate(first.tolist()):
         rows = np.flatnonzero(which == number)
         kind, channel = "", None
         if launched[example]:
             kind, channel = _channel(view, example, kinds[example], world, numbers, memberships)
         if channel is not None or kind == LONELY:
-            known.extend(rows.tolist())
+            known.append(rows)
         if channel is None:
             reasons[kind or ("launched before the window" if on_device[example] else BESIDE)] += len(rows)
             continue
         if kind != kinds[example]:
+            settled = [*kinds] if settled is kinds else settled
             for row in rows.tolist():
-                kinds[row] = kind
+                settled[row] = kind
         found[channel].append(rows)
-    return {channel: np.sort(np.concatenate(parts)) for channel, parts in found.items()}
+    return {channel: np.sort(np.concatenate(parts)) for channel, parts in found.items()}, settled
 
 
 def _channel(

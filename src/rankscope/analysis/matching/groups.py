@@ -51,8 +51,9 @@ def number_groups(views: Sequence[RankView], kinds: Sequence[list[str]], members
     for column, view in enumerate(views):
         groups = view.trace.groups
         same: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for index in np.unique(view.trace.collectives.group).tolist():
-            if index >= 0 and groups[index].ranks:
+        used = view.trace.collectives.group
+        for index in np.flatnonzero(np.bincount(used[used >= 0])).tolist():
+            if groups[index].ranks:
                 same[memberships.sorted(groups[index].ranks)].append(index)
         for ranks, indices in same.items():
             sharing[ranks][column] = [_Local(i, groups[i], Counter()) for i in indices]

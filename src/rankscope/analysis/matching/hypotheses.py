@@ -315,7 +315,23 @@ def agrees(one: CallSequence, other: CallSequence) -> bool:
         return False
     # Two ranks may have lost different calls of one step.
     every = np.arange(len(one))
-    return _overlap(one, other, Hypothesis(STEPS, (every, every)))
+    return _surely_overlap(one, other) or _overlap(one, other, Hypothesis(STEPS, (every, every)))
+
+
+def _surely_overlap(one: CallSequence, other: CallSequence) -> bool:
+    """Whether all pairs in order overlap as they have to by each clock offset that :func:`_overlap` could estimate.
+
+    Offsets are estimated by medians and interpolation of drifts and of what drifts leave of the differences between
+    ends: they exceed no difference by more than the drift. This is quicker than to estimate them.
+    """
+    shown = showing(one, np.arange(len(one)))
+    apart = (one.end[shown] - other.end[shown]).astype(np.float64)
+    if not len(apart):
+        return False
+    drift = float(np.ptp(trend(one.end[shown].astype(np.float64), apart)))
+    late = other.start + (apart.max() + drift) - one.end > ENDS_NS
+    early = one.start - (other.end + (apart.min() - drift)) > ENDS_NS
+    return not bool(((late | early) & one.together).any())
 
 
 def _shift_is_steadier(one: CallSequence, other: CallSequence) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.matching.communicators import canonical, is_point_to_point
+from rankscope.analysis.matching.once import Once, distinct
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["SYMMETRIC", "TOGETHER", "CallSignatures", "Codes", "call_signatures", "must_agree", "spelled_kinds"]
@@ -42,10 +43,10 @@ class Codes:
     """Assigns integers to texts and tuples, equal integers to equal values on all ranks."""
 
     def __init__(self) -> None:
-        self._known: dict[object, int] = {}
+        self._known: dict[object, int] = {None: -1}
 
     def of(self, values: Sequence[object]) -> I64:
-        """Return the integer of each value."""
+        """Return the integer of each value, -1 of None."""
         for value in set(values) - self._known.keys():
             self._known[value] = len(self._known)
         return np.fromiter(map(self._known.__getitem__, values), np.int64, len(values))
@@ -66,37 +67,33 @@ class CallSignatures:
     symmetric: NDArray[np.bool_]
 
 
-def spelled_kinds(kinds: list[str], known: dict[str, str]) -> list[str]:
-    """Return the kinds in canonical spelling (``communicators.canonical``); ``known`` caches known spellings."""
-    for kind in set(kinds) - known.keys():
-        known[kind] = canonical(kind)
+def spelled_kinds(kinds: list[str]) -> list[str]:
+    """Return the kinds in canonical spelling (``communicators.canonical``)."""
+    known = {kind: canonical(kind) for kind in set(kinds)}
     return [known[k] for k in kinds]
 
 
-def call_signatures(view: RankView, kinds: list[str], codes: Codes) -> CallSignatures:
+def call_signatures(view: RankView, kinds: list[str], codes: Codes, once: Once) -> CallSignatures:
     """Read the attributes of one rank's calls. ``kinds`` are its kinds in canonical spelling."""
     calls = view.trace.collectives
     inputs, outputs = calls.in_elements.astype(np.int64), calls.out_elements.astype(np.int64)
     largest = np.maximum(inputs, outputs)
-    comms_id = codes.of(["", *calls.comms_id])
     # There are few distinct kinds and types: each is tested once.
-    used = sorted(set(kinds))
-    which = np.fromiter(map({k: n for n, k in enumerate(used)}.__getitem__, kinds), np.int64, len(kinds))
+    used, which = once(distinct, kinds)
     pair, equal, together, symmetric = (
         np.array([test(k) for k in used], np.bool_)[which]
         for test in (is_point_to_point, EQUAL_SIZES.__contains__, TOGETHER.__contains__, SYMMETRIC.__contains__)
     )
-    spelled = {d: _type(d) for d in set(calls.dtype)}
-    known = dict(zip(spelled, codes.of([("dtype", d) for d in spelled.values()]).tolist(), strict=True))
-    known |= {d: -1 for d, plain in spelled.items() if not plain}
-    dtype = np.fromiter(map(known.__getitem__, calls.dtype), np.int64, len(kinds))
+    types, of_type = once(distinct, calls.dtype)
+    ids, of_id = once(distinct, calls.comms_id)
+    plain = [_type(d) for d in types]
     return CallSignatures(
         kind=codes.of(["p2p" if is_point_to_point(k) else k for k in used])[which],
         # The receiver of a message may not record its type, and each side of a pair records its own element count only.
-        dtype=np.where(pair, 0, dtype),
+        dtype=np.where(pair, 0, codes.of([("dtype", d) if d else None for d in plain])[of_type]),
         size=np.where(equal | pair, np.maximum(largest, -1), 0),
         may=_mixed(inputs, outputs),
-        comms_id=np.where(comms_id[1:] == comms_id[0], -1, comms_id[1:]),
+        comms_id=codes.of([i or None for i in ids])[of_id],
         together=together,
         symmetric=symmetric,
     )
@@ -115,13 +112,18 @@ def must_agree(call_signatures: Sequence[CallSignatures], rows: Sequence[I64]) -
     none of its type names occurs on the first member.
     """
     sized = all((t.size[r] >= 0).mean() > 0.5 for t, r in zip(call_signatures, rows, strict=True))
-    types = [np.unique(t.dtype[r]) for t, r in zip(call_signatures, rows, strict=True)]
+    types = [_distinct(t.dtype[r]) for t, r in zip(call_signatures, rows, strict=True)]
     typed = all((t.dtype[r] >= 0).mean() > 0.5 for t, r in zip(call_signatures, rows, strict=True))
     typed = typed and all(np.isin(own, types[0]).any() for own in types)
     return [
         _mixed(_mixed(t.kind[r], t.dtype[r] if typed else zero), t.size[r] if sized else zero)
         for t, r, zero in ((t, r, np.zeros(len(r), np.int64)) for t, r in zip(call_signatures, rows, strict=True))
     ]
+
+
+def _distinct(values: I64) -> I64:
+    """Return the distinct values, of which there is one in most cases."""
+    return values[:1] if (values == values[:1]).all() else np.unique(values)
 
 
 def _mixed(one: I64, other: I64) -> I64:

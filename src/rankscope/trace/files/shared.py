@@ -28,8 +28,10 @@ class Shared:
         keep = self._texts.setdefault
         trace.strings = [keep(text, text) for text in trace.strings]
         for column in ("kind", "comms_id", "dtype"):
-            texts = [keep(t, t) for t in getattr(trace.collectives, column)]
-            setattr(trace.collectives, column, self._lists.setdefault(tuple(texts), texts))
+            texts = tuple(getattr(trace.collectives, column))
+            if texts not in self._lists:
+                self._lists[texts] = [keep(text, text) for text in texts]
+            setattr(trace.collectives, column, self._lists[texts])
         trace.groups = [replace(g, ranks=self._ranks.setdefault(g.ranks, g.ranks)) for g in trace.groups]
         self._scratch.take(trace.events, trace.python, trace.collectives)
         return trace
