@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rankscope.errors import ForeignFileError
 from rankscope.records.report import ClusterReport
+from rankscope.report.common.rounding import tidy
 from rankscope.report.formats import html, markdown, parquet, terminal
 from rankscope.report.formats import json as contract
 from rankscope.rundir.files import rewrite
@@ -47,11 +48,11 @@ def write_report(report: ClusterReport, folder: Path, formats: Collection[str] =
         OSError: the folder cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = {}
+    written, rounded = {}, tidy(report)
     for name, file in _FILES.items():
         if name not in formats:
             continue
-        text = _page(report, folder) if name == "html" else WRITERS[name](report)
+        text = _page(rounded, folder) if name == "html" else WRITERS[name](rounded)
         written[name] = rewrite(folder / file, text)
     ranks = folder / "report.parquet"
     if len(report.ranks) > parquet.MANY:

@@ -31,18 +31,20 @@ def without_rounding(trace: RankTrace) -> RankTrace:
     rows = np.flatnonzero((events.stream >= 0) & (events.duration > 0))
     if len(rows) < 2:
         return trace
-    begin, end = events.start[rows], events.end[rows]
-    digit = int(np.gcd.reduce(np.concatenate((np.diff(begin), events.duration[rows]))))
+    begin, length = events.start[rows], events.duration[rows]
+    digit = int(np.gcd(np.gcd.reduce(np.diff(begin)), np.gcd.reduce(length)))
     error = min(DIGITS * digit + CONVERSION_NS, MOST_NS)
     duration = events.duration
     pid = events.pid[rows]
     for device in distinct(pid).tolist():
         mine = np.flatnonzero(pid == device)
         starts = begin[mine]  # ascending, as events are
-        following = np.searchsorted(starts, np.maximum(end[mine] - error, starts + 1))
+        ends = starts + length[mine]
+        both = np.flatnonzero(starts[1:] < ends[:-1])  # the others end before the next one begins
+        following = np.searchsorted(starts, np.maximum(ends[both] - error, starts[both] + 1))
         until = np.append(starts, np.iinfo(np.int64).max)[following]
-        over = until < end[mine]
+        over = until < ends[both]
         if over.any():
             duration = duration.copy() if duration is events.duration else duration
-            duration[rows[mine[over]]] = (until - starts)[over]
+            duration[rows[mine[both[over]]]] = (until - starts[both])[over]
     return trace if duration is events.duration else replace(trace, events=replace(events, duration=duration))

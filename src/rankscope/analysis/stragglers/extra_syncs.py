@@ -85,31 +85,39 @@ def _usual(window: Window, counts: F64) -> F64:
 def _syncs(view: RankView, number: I64) -> Syncs:
     events = view.trace.events
     calls = np.flatnonzero(RankHostTime(view).named_calls(host_sync.CALLS) & (events.step >= 0))
-    launched = events.launch[(view.kind == Kind.COMPUTE) & (events.launch >= 0)]
-    busy = np.sort(events.start[launched])
     operators = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
-    begin, end = events.start[operators], events.end[operators]
-    idle = np.searchsorted(busy, begin) == np.searchsorted(busy, end)
-    holds = np.searchsorted(events.start[calls], begin) < np.searchsorted(events.start[calls], end)
-    rows = np.concatenate((operators[idle & holds], calls))
+    begin = events.start[operators]
+    end = begin + events.duration[operators]
+    called = events.start[calls]
+    holds = np.flatnonzero(np.searchsorted(called, begin) < np.searchsorted(called, end))
+    launched = events.launch[np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0))]
+    busy = np.sort(events.start[launched], kind="stable")  # they are almost in order
+    idle = np.searchsorted(busy, begin[holds]) == np.searchsorted(busy, end[holds])
+    rows = np.concatenate((operators[holds[idle]], calls))
     rows = rows[np.lexsort((-events.duration[rows], events.start[rows]))]
     latest = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[rows])))[: len(rows)]
     rows = rows[events.start[rows] >= latest]
-    before = _gaps(view, events.start[rows])
+    before = _gaps(begin, end, events.start[rows])
     names = [view.trace.strings[name] for name in events.name[rows].tolist()]
     return Syncs(events.start[rows] - before, events.end[rows], names, number[events.step[rows]])
 
 
-def _gaps(view: RankView, begin: I64) -> I64:
-    """Interpreter time before each of the events that begin at these times, in ns, at most its median between
-    operators."""
-    events = view.trace.events
-    rows = np.flatnonzero(view.chain & (events.category == Category.CPU_OP))
-    ended = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(events.end[rows])))
-    between = events.start[rows][1:] - ended[1:-1]
-    usual = int(np.median(between[between > 0])) if (between > 0).any() else 0
-    last = ended[np.searchsorted(events.start[rows], begin)]
-    return np.where(last <= begin, np.minimum(begin - np.maximum(last, begin - usual), usual), 0).astype(np.int64)
+def _gaps(begin: I64, end: I64, times: I64) -> I64:
+    """Interpreter time before each of these times, in ns, at most its median between operators.
+
+    Args:
+        begin: begins of the training threads' operators, ascending.
+        end: ends of the same operators.
+        times: begins of other events.
+    """
+    if not len(times):
+        return times
+    ended = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)))
+    between = begin[1:] - ended[1:-1]
+    between = between[between > 0]
+    usual = int(np.median(between)) if len(between) else 0
+    last = ended[np.searchsorted(begin, times)]
+    return np.where(last <= times, np.minimum(times - np.maximum(last, times - usual), usual), 0).astype(np.int64)
 
 
 def _counts(number: I64, syncs: Syncs, steps: I64) -> F64:

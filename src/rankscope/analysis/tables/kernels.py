@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.operators.efficiency import MOST_RANKS
 from rankscope.analysis.operators.origins import origins
 from rankscope.analysis.operators.work import self_time
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.records.rows import KernelRow
 from rankscope.trace.names import Kind, family
@@ -33,20 +34,19 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
     for view in views:
         steps[view.rank] += view.steps
         events = view.trace.events
-        chosen = view.kind != Kind.OTHER
-        chosen &= view.kind != Kind.WAIT
+        work = ~one_of(view.kind, (Kind.OTHER, Kind.WAIT))
         if view.steps:
-            chosen &= events.step >= 0
-        names, inverse = np.unique(events.name[chosen], return_inverse=True)
-        total = np.bincount(inverse, _length(view)[chosen], len(names))
-        launches = np.bincount(inverse, minlength=len(names))
-        kind = np.zeros(len(names), np.int8)
-        kind[inverse] = view.kind[chosen]
-        for code, ns, times, what in zip(names.tolist(), total, launches, kind.tolist(), strict=True):
-            name = view.trace.strings[code]
-            time[name][view.rank] += float(ns)
-            count[name][view.rank] += float(times)
-            kinds[name] = Kind(what)
+            work &= events.step >= 0
+        chosen = np.flatnonzero(work)
+        code = events.name[chosen]
+        total, launches = np.bincount(code, _length(view)[chosen]), np.bincount(code)
+        kind = np.zeros(len(launches), np.int8)
+        kind[code] = view.kind[chosen]
+        for own in np.flatnonzero(launches).tolist():
+            name = view.trace.strings[own]
+            time[name][view.rank] += float(total[own])
+            count[name][view.rank] += float(launches[own])
+            kinds[name] = Kind(int(kind[own]))
     rows = []
     devices = [view for view in views if view.device]
     origin = origins(devices[:: max(-(-len(devices) // MOST_RANKS), 1)])

@@ -45,7 +45,8 @@ def comparable(
     alone = np.array([plan.whole(c) for c in range(len(views))])
     lost, kernels = np.zeros_like(alone), np.zeros(alone.shape, np.int64)
     for column, (view, own) in enumerate(zip(views, profiles, strict=True)):
-        more = np.setdiff1d(np.array(extra[column], np.int64), plan.rows[column])
+        more = np.array(extra[column], np.int64)
+        more = more[~np.isin(more, plan.rows[column])] if len(more) else more
         inside = np.searchsorted(own.bounds, launch_times(view, more), side="right") - 1 + plan.shift[column]
         alone[column, inside[(inside >= 0) & (inside < plan.size)]] = False
         if lossy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 from rankscope.records.report import ClusterReport, ReportError
 from rankscope.records.rows import RankSummary
@@ -19,17 +20,21 @@ _OTHER_DECIMALS = 6
 _SHARE_TOLERANCE = 0.5
 """A sum farther than this from 100 is not a rounding error: it is reported."""
 
-T = TypeVar("T")
+
+class _Tidied(ClusterReport):
+    """A rounded report, which several writers use in turn."""
 
 
 def tidy(report: ClusterReport) -> ClusterReport:
-    """Return a rounded copy that can be written as JSON. Applying it twice has no further effect.
+    """Return a rounded copy that can be written as JSON; a report that is such a copy, itself.
 
     Values that are not finite become None, and shares that do not sum to 100 are left unchanged; both are listed in
     ``errors``.
     """
+    if isinstance(report, _Tidied):
+        return report
     lost: list[str] = []
-    clean: ClusterReport = _record(report, "", lost)
+    clean = _Tidied(**_values(report, "", lost))
     problems = [_balance(rank) for rank in clean.ranks]
     messages = [message for message in problems if message]
     if lost:
@@ -40,20 +45,23 @@ def tidy(report: ClusterReport) -> ClusterReport:
     return clean
 
 
-def _record(record: T, path: str, lost: list[str]) -> T:
-    names = [f.name for f in dataclasses.fields(record)]  # type: ignore[arg-type]
-    values = {name: _value(getattr(record, name), name, path, lost) for name in names}
-    return type(record)(**values)
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _values(record: Any, path: str, lost: list[str]) -> dict[str, Any]:
+    return {name: _value(getattr(record, name), name, path, lost) for name in _names(record.__class__)}
 
 
 def _value(value: Any, name: str, path: str, lost: list[str]) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
     if isinstance(value, float):
         if not math.isfinite(value):
             lost.append(f"{path}{name}")
             return None
         return round(float(value), _decimals(name)) + 0.0  # + 0.0 turns -0.0 into 0.0
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, (list, tuple)):
         return [_value(item, name, path, lost) for item in value]
     if isinstance(value, dict):
@@ -61,7 +69,8 @@ def _value(value: Any, name: str, path: str, lost: list[str]) -> Any:
         # HTA's own numbers have their unit in the key; a table such as step_ms has it in its name.
         return {str(key): _value(item, _unit_name(name, str(key)), outer, lost) for key, item in value.items()}
     if dataclasses.is_dataclass(value):
-        return _record(value, f"{name}.", lost)
+        kind: Any = type(value)
+        return kind(**_values(value, f"{name}.", lost))
     if hasattr(value, "item"):  # a numpy scalar from HTA's frames, without importing numpy
         return _value(value.item(), name, path, lost)
     return str(value)
@@ -71,6 +80,7 @@ def _unit_name(outer: str, key: str) -> str:
     return outer if _decimals(outer) != _OTHER_DECIMALS else key
 
 
+@functools.lru_cache(1 << 10)
 def _decimals(name: str) -> int:
     for suffix, decimals in _DECIMALS:
         if name == suffix or name.endswith(f"_{suffix}"):
