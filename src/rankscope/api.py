@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rankscope.analysis import pipeline
 from rankscope.analysis.evidence.questions import replayable, saved_ms
+from rankscope.analysis.part import StepRange, only_part
 from rankscope.analysis.windows.all_windows import analyse_windows, usable
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.compare.compare import compare
@@ -100,6 +101,8 @@ def analyze(
     manifest: RunManifest | None = None,
     *,
     ranks: Mapping[Path | str, int] | None = None,
+    steps: StepRange | None = None,
+    window: int | tuple[int, int] | None = None,
     hta: bool | Literal["all"] = True,
     workers: int | None = None,
     cache: bool | Path = True,
@@ -112,6 +115,10 @@ def analyze(
         manifest: the result of :func:`read_manifest`, with missing ranks and host clocks. It is read automatically if
             ``source`` is one run directory.
         ranks: ranks of files whose content does not state it.
+        steps: only these steps, by number: ``range(13, 16)``, ``slice(13, None)``, or ``(13, 15)`` with the first and the
+            last one. Take four or more: lateness from before the first of them counts as its own. What is measured
+            without a trace (step logs, health) remains that of the whole run.
+        window: only this window of several; in a job with several attempts (attempt, window).
         hta: whether the report includes the numbers of HolisticTraceAnalysis. Above 64 ranks they are computed for the
             slow ranks and one other, unless it is ``all``.
         workers: as for :func:`load_traces`, as the next two.
@@ -120,18 +127,22 @@ def analyze(
 
     Raises:
         rankscope.errors.AnalysisError: no trace is usable.
+        rankscope.errors.ConfigError: the window or all of the steps were not recorded.
         rankscope.errors.ForeignFileError: the run directory's ``run.json`` cannot be read, or is no manifest.
     """
     if isinstance(source, (Traces, LoadResult)):
-        kept = source.loaded if isinstance(source, Traces) else source
+        whole = source.loaded if isinstance(source, Traces) else source
+        kept, manifest = only_part(whole, manifest, steps=steps, window=window)
         return _report(pipeline.analyze(kept, manifest, hta=hta), lambda: kept, manifest)
     paths = [Path(path) for path in _listed(source)]
     manifest = manifest or _manifest_of(paths)
 
-    def loaded(progress: Progress | None = None) -> LoadResult:
-        return load_traces(paths, ranks=ranks, workers=workers, cache=cache, progress=progress).loaded
+    def loaded(progress: Progress | None = None) -> tuple[LoadResult, RunManifest | None]:
+        whole = load_traces(paths, ranks=ranks, workers=workers, cache=cache, progress=progress).loaded
+        return only_part(whole, manifest, steps=steps, window=window)
 
-    return _report(pipeline.analyze(loaded(progress), manifest, hta=hta), loaded, manifest)
+    load, own = loaded(progress)
+    return _report(pipeline.analyze(load, own, hta=hta), lambda: loaded()[0], own)
 
 
 class _Windows:

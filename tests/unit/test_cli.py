@@ -266,3 +266,18 @@ def test_say_survives_a_closed_stderr(monkeypatch: pytest.MonkeyPatch, tmp_path:
     stream.close()
     monkeypatch.setattr(sys, "stderr", stream)
     say("nobody hears this")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (("--steps", "50-60"), "steps 50 to 60 were not recorded; there are steps 4 to 8"),
+        (("--window", "0.3"), "window (0, 3) was not recorded; recorded: 0"),
+        (("--window", "last"), "--window last is no window"),
+    ],
+)
+def test_a_part_that_was_not_recorded(part: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    traces = Path(__file__).parents[1] / "data" / "traces" / "gloo_ddp_input"
+    assert cli.main(["analyze", str(traces), "--no-hta", *part]) == 2
+    assert words in capsys.readouterr().err

@@ -6,6 +6,7 @@ Runs with HolisticTraceAnalysis 0.5.0 and with its successor traceinsight (``mak
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def ours(traces: list[RankTrace]) -> Any:
 
 
 def theirs(traces: list[RankTrace]) -> Any:
+    os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # as ours is made
     from hta.common.trace import Trace
     from hta.trace_analysis import TraceAnalysis
 

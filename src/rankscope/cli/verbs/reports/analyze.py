@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ def add_analyze(verbs: Verbs) -> None:
     analyze = verbs.add_parser("analyze", help="report on a run, or on any traces of torch.profiler")
     analyze.add_argument("paths", nargs="+", type=Path, metavar="DIR_OR_FILE", help="run directories, folders, traces")
     add_rank(analyze)
+    analyze.add_argument("--steps", metavar="A-B", help="only these steps, for instance 13-18; take four or more")
+    analyze.add_argument("--window", metavar="[ATTEMPT.]N", help="only this window of several")
     add_hta(analyze)
     analyze.add_argument(
         "--cache",
@@ -60,11 +63,15 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
     for path in arguments.paths:
         refuse_folder_of_runs(path)
 
+    from rankscope.analysis.part import only_part
     from rankscope.analysis.pipeline import analyze, stages
     from rankscope.privacy.places import with_place
     from rankscope.progress import show_progress
+    from rankscope.timeline.selection import parse_steps
     from rankscope.trace.files.load import load_traces
 
+    steps = None if arguments.steps is None else parse_steps(arguments.steps)
+    window = None if arguments.window is None else _window(arguments.window)
     refuse_beside(arguments.paths, arguments.output)
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(opened_runs(arguments.paths, arguments))
@@ -84,6 +91,7 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
             cache=False if sealed else arguments.cache or True,
             progress=doing.bytes("loading traces"),
         )
+        load, manifest = only_part(load, manifest, steps=steps, window=window)
         progress = doing.stages(stages(load, hta=arguments.hta))
         report = analyze(load, manifest, hta=arguments.hta, progress=progress)
         for path, given in sealed.items():
@@ -91,6 +99,15 @@ def analyze_verb(arguments: argparse.Namespace) -> int:
     code = show(report, arguments)
     log_export(arguments.paths, arguments.output)
     return code
+
+
+def _window(text: str) -> int | tuple[int, int]:
+    match = re.fullmatch(r"(?:(\d{1,7})\.)?(\d{1,7})", text)
+    if match is None:
+        raise ConfigError(
+            f"--window {text} is no window; write its number, or for instance 1.0 for window 0 of attempt 1"
+        )
+    return int(match[2]) if match[1] is None else (int(match[1]), int(match[2]))
 
 
 def given_ranks(words: Sequence[str]) -> dict[Path, int]:
