@@ -115,8 +115,8 @@ def analyze(
         manifest: the result of :func:`read_manifest`, with missing ranks and host clocks. It is read automatically if
             ``source`` is one run directory.
         ranks: ranks of files whose content does not state it.
-        steps: only these steps, by number: ``range(13, 16)``, ``slice(13, None)``, or ``(13, 15)`` with the first and the
-            last one. Take four or more: lateness from before the first of them counts as its own. What is measured
+        steps: only these steps, by number: ``range(13, 16)``, ``slice(13, None)``, or ``(13, 15)`` with the first and
+            the last one. Take four or more: lateness from before the first of them counts as its own. What is measured
             without a trace (step logs, health) remains that of the whole run.
         window: only this window of several; in a job with several attempts (attempt, window).
         hta: whether the report includes the numbers of HolisticTraceAnalysis. Above 64 ranks they are computed for the
