@@ -8,6 +8,9 @@ late rank. Each node converts the traces of its ranks, ships one object, and kee
 (``gather.keep=suspects``). The traces that are removed are kept here by hard links, so that the report from objects can
 be compared with that from all traces.
 
+Where memory does not suffice for so many processes, ``--forked`` starts them as the tests do, from a process that has
+loaded torch, and they share its memory.
+
 It proves that the recording, the helpers, the files and the report of so many processes work together: agreement on the
 window, memory, open files, what is left in the end. It proves nothing about times of a cluster: all ranks share the
 cores of one machine (they mostly sleep, so that the planted lateness is longer than they wait for a core), one clock,
@@ -36,9 +39,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
 from sleeping import DP_CALLS
+from support.forking.client import Forked
 
 HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent / "tests"
+
 FIRST, ACTIVE, WELL, STEPS = 10, 20, 42, 48
 """Steps: the first of the window, how many it has, the first without the fault, and all."""
 STALL_MS, SLEEP_MS = 300.0, 1500.0
@@ -60,6 +68,9 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=480.0, help="of the job, with its report")
     parser.add_argument("--out", type=Path, default=Path("many_ranks"), help="for report, logs and what was found")
     parser.add_argument("--scratch", type=Path, default=Path("/tmp/many_ranks"), help="replaced")
+    parser.add_argument(
+        "--forked", action="store_true", help="launchers and ranks are forked from a process of their node with torch"
+    )
     parser.add_argument("--torchrun", action="store_true", help="without rankscope: whether the machine can do it")
     parser.add_argument("--no-whole", action="store_true", help="do not compare with the report from all traces")
     parser.add_argument("-S", "--set", action="append", default=[], help="of rankscope run")
@@ -139,17 +150,22 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TORCH_GLOO_LAZY_INIT": "1", "GLOO_SOCKET_IFNAME": "lo",
         "KINETO_LOG_LEVEL": "6", "MALLOC_ARENA_MAX": "2", "COLUMNS": "100",
     }  # fmt: skip
-    begin, watch, nodes = time.time(), Watch(scratch), []
+    servers = [server(scratch, number, environment) for number in range(args.nodes * args.forked)]
+    begin, watch, nodes = time.time(), Watch(scratch), list[Any]()
     try:
         for number in range(args.nodes):
             own = scratch / f"node{number:02d}"
-            own.mkdir()
+            own.mkdir(exist_ok=True)
             words = [*launcher, *place, "--rdzv-conf", f"is_host={int(number == 0)},join_timeout=600", *job]
             with (scratch / f"node{number:02d}.log").open("w") as log:
-                nodes.append(subprocess.Popen(
-                    [sys.executable, __file__, "--node", f"node{number:02d}", *words], stdout=log, stderr=log,
-                    env=environment | {"TMPDIR": str(own)}, start_new_session=True,
-                ))  # fmt: skip
+                how: dict[str, Any] = {"env": environment | {"TMPDIR": str(own)}, "stdout": log, "stderr": log}
+                how["start_new_session"] = True
+                node: Any
+                if servers:
+                    node = Forked([sys.executable, *words], server=str(own / "forks"), **how)
+                else:
+                    node = subprocess.Popen([sys.executable, __file__, "--node", own.name, *words], **how)
+                nodes.append(node)
         ended: dict[int, float] = {}
         while len(ended) < len(nodes) and time.time() < begin + args.limit_s:
             ended |= {n: time.time() - begin for n, p in enumerate(nodes) if n not in ended and p.poll() is not None}
@@ -162,6 +178,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 os.killpg(process.pid, signal.SIGKILL)
         if over:
             end_rest(str(scratch))
+        for process in servers:
+            process.kill()
     found: dict[str, Any] = {
         "ranks": args.ranks, "nodes": args.nodes, "calls": 2 * args.layers + DP_CALLS, "culprit": culprit,
         "codes": Counter(process.returncode for process in nodes), "peak": peak,
@@ -190,6 +208,22 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             found[f"{name}_scatter_ms"] = statistics.median(abs(v - found[f"{name}_ms"]) for v in values)
         found |= {name: times[name] for name in ("cpu_s", "private_mb", "compiler")}
     return found
+
+
+def server(scratch: Path, number: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start the process of a node that its launcher and ranks are forked from, and wait until it is ready."""
+    own = scratch / f"node{number:02d}"
+    own.mkdir()
+    words = [sys.executable, __file__, "--node", own.name, "-m", "support.forking.server", str(own / "forks")]
+    path = os.pathsep.join([str(TESTS), *filter(None, [environment.get("PYTHONPATH")])])
+    log = (scratch / f"server{number:02d}.log").open("w")
+    process = subprocess.Popen(
+        words, env=environment | {"PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+    )
+    assert process.stdout is not None
+    if process.stdout.readline().strip() != b"ready":
+        raise SystemExit(f"no process to fork from: {Path(log.name).read_text()[-2000:]}")
+    return process
 
 
 def end_rest(mark: str) -> None:
