@@ -42,6 +42,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from sleeping import DP_CALLS
+
 from support.forking.client import Forked
 
 HERE = Path(__file__).resolve().parent
