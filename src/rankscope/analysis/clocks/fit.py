@@ -3,6 +3,7 @@ matter."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.statistics.grouping import grouped
 from rankscope.statistics.medians import median_along
 
-__all__ = ["Ends", "first_guess", "settle", "slopes"]
+__all__ = ["CLOSE_NS", "Ends", "first_guess", "settle", "slopes"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -20,9 +21,12 @@ I64 = NDArray[np.int64]
 MIN_FOR_DRIFT = 12
 """Number of calls that a rank needs before its drift is fitted."""
 
+CLOSE_NS = 1.0
+"""Change of an offset from which on it is final."""
+
 ROUNDS = 40
 AT_ONCE = 64
-"""Number of columns whose medians are computed at a time, so that their entries stay in the cache."""
+"""Number of columns that are worked on at a time, so that their entries stay in the cache."""
 
 
 @dataclass(slots=True)
@@ -84,7 +88,8 @@ class Ends:
         """Difference of each end from the median end of its call, in ns, for all entries."""
         parts = []
         for members, table in zip(self.columns, self.tables, strict=True):
-            aligned = table * (1.0 + slope[members]) + offset[members]
+            straight = table * (1.0 + slope.take(members)) if slope.any() else table
+            aligned = straight + offset.take(members)
             parts.append((aligned - median_along(aligned, axis=1)).ravel())
         return np.concatenate(parts)
 
@@ -95,11 +100,15 @@ class Ends:
     def medians(self, flat: F64) -> F64:
         """Median of each column's entries, 0 where it has none."""
         out = np.zeros(self.ranks)
+        for columns, entries in self.some_alike():
+            out[columns] = _middle(flat.take(entries))
+        return out
+
+    def some_alike(self) -> Iterator[tuple[I64, I64]]:
+        """Yield some columns with equally many entries at a time, and these entries, as in ``alike``."""
         for columns, entries in self.alike:
             for begin in range(0, len(columns), AT_ONCE):
-                some = slice(begin, begin + AT_ONCE)
-                out[columns[some]] = _middle(flat.take(entries[some]))
-        return out
+                yield columns[begin : begin + AT_ONCE], entries[begin : begin + AT_ONCE]
 
     def flat(self) -> F64:
         """Ends of all entries, in ns."""
@@ -186,13 +195,14 @@ def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:
     return offset, best, parts
 
 
-def settle(table: Ends, slope: F64, offset: F64) -> F64:
-    """Refine offsets (ns) by alternating between the median end of each call and the median residual of each rank."""
+def settle(table: Ends, slope: F64, offset: F64, close_ns: float = CLOSE_NS) -> F64:
+    """Refine offsets (ns) by alternating between the median end of each call and the median residual of each rank,
+    until no offset changes by more than ``close_ns``."""
     offset = offset.copy()
     for _ in range(ROUNDS):
         step = table.medians(table.residuals(slope, offset))
         offset -= step
-        if np.abs(step).max(initial=0.0) < 1.0:
+        if np.abs(step).max(initial=0.0) < close_ns:
             break
     return offset
 
@@ -200,14 +210,14 @@ def settle(table: Ends, slope: F64, offset: F64) -> F64:
 def slopes(table: Ends, residual: F64) -> F64:
     """Robust slope of each rank's residual over time, with reversed sign: median of slopes between the halves of the
     window."""
-    found = np.zeros(table.ranks)
-    times, distances = table.by_column(table.flat()), table.by_column(residual)
-    for column, (when, apart) in enumerate(zip(times, distances, strict=True)):
-        if len(when) < MIN_FOR_DRIFT:
+    found, times = np.zeros(table.ranks), table.flat()
+    for columns, entries in table.some_alike():
+        half = entries.shape[1] // 2
+        if entries.shape[1] < MIN_FOR_DRIFT:
             continue
-        order = np.argsort(when)
-        x, y, half = when[order], apart[order], len(when) // 2
-        spread = x[-half:] - x[:half]
-        if (spread > 0).all():
-            found[column] = -float(np.median((y[-half:] - y[:half]) / spread))
+        ordered = np.take_along_axis(entries, np.argsort(times.take(entries), axis=1), axis=1)
+        x, y = times.take(ordered), residual.take(ordered)
+        spread = x[:, -half:] - x[:, :half]
+        rising = (spread > 0).all(axis=1)
+        found[columns[rising]] = -_middle((y[rising, -half:] - y[rising, :half]) / spread[rising])
     return found
