@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from rankscope.analysis.clocks.steps import JobSteps
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.matching.communicators import canonical
+from rankscope.analysis.matching.once import Once, distinct
 from rankscope.analysis.matching.rings import pipeline_channels
 from rankscope.analysis.rank.cpu_only import cpu_issues
 from rankscope.analysis.rank.view import RankView
@@ -146,9 +147,9 @@ def _sorted(views: Sequence[RankView], rows: list[I64]) -> tuple[list[I64], list
 def _said(views: Sequence[RankView], rows: list[I64], steps: JobSteps | None) -> list[I64]:
     """Return kind, group size and (given ``steps``) step of each call as one integer that is comparable between
     ranks."""
-    kinds, found = _Kinds(), list[I64]()
+    known, once, found = dict[str, int](), Once(), list[I64]()
     for column, (view, mine) in enumerate(zip(views, rows, strict=True)):
-        said = _calls(view, mine, kinds)
+        said = _calls(view, mine, known, once)
         if steps is not None and view.steps:
             step = view.trace.events.step[view.trace.collectives.event[mine]].astype(np.int64)
             number = np.append(steps.of_rank(view, column), -1)[step]
@@ -227,26 +228,13 @@ def _shared(places: Sequence[I64]) -> I64:
     return every[recorded & ~missing]
 
 
-class _Kinds:
-    """Numbers the canonical kinds of calls. Ranks with equal kinds share the list of them (``trace.files.shared``)."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._lists: dict[int, I64] = {}
-
-    def of(self, kinds: list[str]) -> I64:
-        """Return the number of each kind. The list must live as long as this object."""
-        if id(kinds) not in self._lists:
-            number = {kind: self._numbers.setdefault(canonical(kind), len(self._numbers)) for kind in set(kinds)}
-            self._lists[id(kinds)] = np.array([number[kind] for kind in kinds], np.int64)
-        return self._lists[id(kinds)]
-
-
-def _calls(view: RankView, rows: I64, kinds: _Kinds) -> I64:
-    """Return kind and group size of each call as one integer below 10^9."""
+def _calls(view: RankView, rows: I64, known: dict[str, int], once: Once) -> I64:
+    """Return kind and group size of each call as one integer below 10^9; ``known`` numbers the kinds."""
     calls = view.trace.collectives
+    kinds, which = once(distinct, calls.kind)
+    number = np.array([known.setdefault(canonical(kind), len(known)) for kind in kinds], np.int64)
     sizes = np.array([*(len(group.ranks) for group in view.trace.groups), 0], np.int64)  # -1: unknown
-    return kinds.of(calls.kind)[rows] + 1_000 * sizes[calls.group[rows]]
+    return number[which[rows]] + 1_000 * sizes[calls.group[rows]]
 
 
 def _shifts(matched: Matched, rows: list[I64]) -> tuple[list[int], list[int]]:

@@ -47,7 +47,7 @@ def own_delays(views: Sequence[RankView], profiles: Sequence[Profile]) -> list[O
     found = []
     for cause in (name for name in ATTRIBUTES if not BY_NAME[name].by_count):
         totals = [_by_step(view, own.spans[cause]) for view, own in zip(views, profiles, strict=True)]
-        usual = np.array([float(np.median(total)) if len(total) else 0.0 for total in totals])
+        usual = np.array([float(np.median(total)) if total.any() else 0.0 for total in totals])
         others = median_of_others(usual[None])[0] if len(usual) > 1 else np.zeros(len(usual))
         for column, view in enumerate(views):
             beyond = np.maximum(totals[column] - others[column], 0.0)

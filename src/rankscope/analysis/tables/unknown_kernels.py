@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rankscope.analysis.rank.select import distinct, one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.trace.names import Kind, function, is_known_compute
 
@@ -43,15 +44,14 @@ def _alone(view: RankView) -> dict[str, float]:
     rows = np.flatnonzero(view.kind == Kind.COMPUTE)
     if not view.device or span <= 0 or not len(rows):
         return {}
-    codes = np.unique(events.name[rows])
-    known = np.isin(events.name[rows], [c for c in codes.tolist() if is_known_compute(view.trace.strings[c])])
-    stream = events.stream[rows]
-    if not known.any():
+    names, stream = events.name[rows], events.stream[rows]
+    known = one_of(names, [c for c in distinct(names).tolist() if is_known_compute(view.trace.strings[c])])
+    if known.all() or not known.any():
         return {}  # without known compute, streams of compute cannot be recognised
-    shared = np.isin(stream, np.unique(stream[known]))
+    shared = one_of(stream, distinct(stream[known]))
     found = {}
-    for code in np.unique(events.name[rows[~shared]]).tolist():
-        mine = events.name[rows] == code
+    for code in distinct(names[~shared]).tolist():
+        mine = names == code
         if not (mine & shared).any():
             found[view.trace.strings[code]] = float(events.duration[rows[mine]].sum()) / span
     return found
