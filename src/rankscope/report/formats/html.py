@@ -27,7 +27,7 @@ from rankscope.report.sections.verdict.findings import LEVELS
 __all__ = ["render"]
 
 _TEMPLATES = "templates"
-_SCRIPTS = ("report.js", "steps.js")
+_SCRIPTS = ("report.js", "step_bars.js", "heat_colours.js", "heat_hosts.js", "heat_map.js", "steps.js")
 _SIGNS = {
     "straggler": "▲",
     "balanced": "✓",
