@@ -7,6 +7,7 @@ from typing import Literal
 
 from rankscope.records.changes import Changes
 from rankscope.records.compared_work import OperatorExcess, StageBalance, StageWork
+from rankscope.records.from_script import RegionExcess
 from rankscope.records.rows import Efficiency, HealthRow, MemoryRow
 from rankscope.records.run_steps import RunSteps
 
@@ -71,6 +72,8 @@ class Suspect:
     """Operators that it runs more often, or for longer, than a peer, most time first. Only of ranks with a cost."""
     lines: dict[str, dict[str, float]] = field(default_factory=dict)
     """Cause -> the user's functions in which that host time is spent -> ms per step. Empty without stacks."""
+    regions: dict[str, RegionExcess] = field(default_factory=dict)
+    """Cause -> the region of the script that holds most of it. Empty without regions."""
 
 
 @dataclass(kw_only=True)

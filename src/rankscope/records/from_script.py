@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rankscope.limits import Attempt, Count, Rank, Step
 
-__all__ = ["RegionRow", "RunMark", "Throughput"]
+__all__ = ["RegionExcess", "RegionRow", "RunMark", "Throughput"]
 
 
 @dataclass(kw_only=True)
@@ -33,6 +33,17 @@ class RegionRow:
     host_ms_by_rank: dict[str, float] = field(default_factory=dict)
     """Rank (as text, for JSON) -> ms, of the 64 ranks with the longest times; likewise the next."""
     device_ms_by_rank: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class RegionExcess:
+    """The region that holds most of the time which a late rank takes beyond its peers, for one cause; ms per step."""
+
+    region: str
+    ms: float
+    """Time of the cause inside of it."""
+    peers_ms: float
+    """The same on the median peer."""
 
 
 @dataclass(kw_only=True)

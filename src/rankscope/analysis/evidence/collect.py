@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.evidence.anomalies import find_anomalies
 from rankscope.analysis.evidence.micro_batches import micro_batches
+from rankscope.analysis.evidence.named_regions import name_regions
 from rankscope.analysis.evidence.places import find_places
 from rankscope.analysis.evidence.program import (
     OPTIMIZER_STEP,
@@ -27,7 +28,7 @@ from rankscope.analysis.evidence.suspects import find_suspects
 from rankscope.analysis.gains.computed_again import again_ms
 from rankscope.analysis.gains.pageable import pageable_ms
 from rankscope.analysis.gains.work_gains import mean_gain_ms, work_gains
-from rankscope.analysis.operators.suspects import name_what_they_do
+from rankscope.analysis.operators.suspects import MOST_RANKS, name_what_they_do
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.what_if import Replay
@@ -38,6 +39,7 @@ from rankscope.causes import allocator
 from rankscope.records.evidence import Evidence, GroupDelay
 from rankscope.records.rank import RankRecord
 from rankscope.records.rows import ModuleRow, RankIdle, RankSummary
+from rankscope.statistics.thresholds import MATTERS
 from rankscope.trace.names import Kind
 
 __all__ = ["collect"]
@@ -157,6 +159,7 @@ def _compare_ranks(
     evidence.places = find_places(trusted, ranks, records)
     evidence.suspects = find_suspects(trusted, ranks, idle)
     name_what_they_do(evidence.suspects, trusted, step_ms)
+    name_regions([s for s in evidence.suspects if s.cost_ms > MATTERS * step_ms][:MOST_RANKS], trusted)
     if not evidence.pipeline:
         evidence.anomalies = find_anomalies(trusted, step_ms)
 

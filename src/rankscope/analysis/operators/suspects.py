@@ -10,7 +10,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.records.evidence import Suspect
 from rankscope.statistics.thresholds import MATTERS
 
-__all__ = ["name_what_they_do"]
+__all__ = ["name_what_they_do", "worst_window"]
 
 MOST_RANKS = 8
 """Number of ranks that are read, in order of cost, because reading is done event by event."""
@@ -20,7 +20,7 @@ MOST_LINES = 3
 def name_what_they_do(suspects: Sequence[Suspect], windows: Sequence[WindowResult], step_ms: float) -> None:
     """Set ``operators`` and ``lines`` of the ranks that may be named, from the window in which each costs most."""
     for suspect in [s for s in suspects if s.cost_ms > MATTERS * step_ms or s.lost][:MOST_RANKS]:
-        window, column = _worst(windows, suspect.rank)
+        window, column = worst_window(windows, suspect.rank)
         if window is None:
             continue
         view = window.views[column]
@@ -38,7 +38,7 @@ def name_what_they_do(suspects: Sequence[Suspect], windows: Sequence[WindowResul
                 suspect.lines[cause] = {line: ns / 1e6 / steps for line, ns in found}
 
 
-def _worst(windows: Sequence[WindowResult], rank: int) -> tuple[WindowResult | None, int]:
+def worst_window(windows: Sequence[WindowResult], rank: int) -> tuple[WindowResult | None, int]:
     """Return the window in which a rank costs most, and its column there."""
     found: tuple[WindowResult | None, int] = (None, 0)
     most = float("-inf")

@@ -17,7 +17,7 @@ from rankscope.records.from_script import RegionRow
 from rankscope.trace.columns import Category
 from rankscope.trace.names import Kind
 
-__all__ = ["is_region", "region_rows"]
+__all__ = ["is_region", "own_regions", "region_rows"]
 
 MOST = 30
 """Regions that are listed, those with the longest times."""
@@ -63,6 +63,16 @@ def region_rows(views: Sequence[RankView]) -> list[RegionRow]:
     device = any(view.device for view in views)
     rows = [_row(name, {rank: sums[name][rank] / steps[rank] for rank in sums[name]}, device) for name in sums]
     return sorted(rows, key=lambda row: -row.host_ms)
+
+
+def own_regions(view: RankView) -> dict[str, intervals.Spans]:
+    """Return the times of each region of the script in recorded steps, on the rank's own clock, of all threads."""
+    events, mask = view.trace.events, _recorded(view)
+    found = {}
+    for code in np.unique(events.name[mask]).tolist():
+        rows = np.flatnonzero(mask & (events.name == code))
+        found[view.trace.strings[code]] = intervals.union(events.start[rows], events.end[rows])
+    return found
 
 
 def _recorded(view: RankView) -> Mask:

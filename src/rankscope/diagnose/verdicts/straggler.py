@@ -182,7 +182,7 @@ def _mended_together(case: Case) -> bool:
 
 
 def _named(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
-    """Return operators and lines of code behind the cause, by name."""
+    """Return operators, the region and lines of code behind the cause, by name."""
     found = []
     if cause in DEVICE_CAUSES and suspect.operators:
         most = suspect.operators[0]
@@ -199,6 +199,9 @@ def _named(suspect: Suspect, cause: str, evidence: Evidence) -> list[str]:
         found.append(f"It passes in {line}: {amount(ms)} a step.")
     elif not found and (line := facts_of(suspect, cause, evidence).line):
         found.append(f"It passes in {line}.")
+    if (region := suspect.regions.get(cause)) is not None:
+        own, other = told_apart(region.ms, region.peers_ms)
+        found.append(f"Most of it lies in the region {region.region}: {own} a step there, {other} on its peers.")
     return found
 
 
