@@ -182,6 +182,8 @@ class KernelRow:
     """Rate of the kernel, 10^12 operations a second; None if its work cannot be counted."""
     gb_s: float | None = None
     """10^9 bytes a second that it moves at least: each input and the output once; None if that is unknown."""
+    module: str | None = None
+    """The module whose calls launch most of its time, ``GPT/Block/Linear``; None without stacks, or outside of all."""
 
 
 @dataclass(kw_only=True)

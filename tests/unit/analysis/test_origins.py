@@ -82,6 +82,22 @@ def test_the_table_has_them(tmp_path: Path) -> None:
     assert (row.operator, row.tflops, row.ms_per_step) == ("aten::mm", pytest.approx(20.0), pytest.approx(0.5))
 
 
+def test_the_module_that_launches_most_of_a_kernel(tmp_path: Path) -> None:
+    """Of six products of 100 us two are launched in a linear layer, one in another layer, and three outside of all
+    modules: most of those in modules belong to the linear layer."""
+    calls = [
+        event("nn.Module: GPT_0", "python_function", 0.0, 65.0),
+        event("nn.Module: Linear_3", "python_function", 5.0, 40.0),
+        event("nn.Module: Head_0", "python_function", 46.0, 15.0),
+    ]
+    stacks = view(tmp_path, [*calls, *products(6, at=10.0, number=1)])
+    assert origins([stacks])["nvjet_tst_128x128"].module == "GPT/Linear"
+    (row,) = kernel_rows([stacks])
+    assert row.module == "GPT/Linear"
+    (row,) = kernel_rows([view(tmp_path, products(6, at=10.0, number=1), rank=1)])
+    assert row.module is None
+
+
 @pytest.mark.parametrize(
     ("kernel", "each"),
     [

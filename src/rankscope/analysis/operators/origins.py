@@ -1,4 +1,4 @@
-"""Origin of kernels: for each name, the operator that launches most of it, the operator's shapes, and the rate."""
+"""Origin of kernels: for each name, the operator that launches most of it, its shapes, the rate, and the module."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankscope.analysis.operators.bytes import bytes_of_elementwise, bytes_of_product
 from rankscope.analysis.operators.groups import MEMORY_BOUND, group_of
 from rankscope.analysis.operators.kinds import KernelKind, kernel_kinds, rate
 from rankscope.analysis.operators.work import operator_of_kernels
+from rankscope.analysis.rank.modules import modules_of
 from rankscope.analysis.rank.view import RankView
 
 __all__ = ["Origin", "origins"]
@@ -27,6 +31,8 @@ class Origin:
     """Rate over all of the kernels, 10^12 operations a second; None unless most of their time can be counted."""
     gb_s: float | None = None
     """10^9 bytes a second that they move at least; None as above."""
+    module: str | None = None
+    """The module in whose calls most of their time is launched; None if no kernel was launched in one."""
 
 
 def origins(views: Sequence[RankView]) -> dict[str, Origin]:
@@ -37,7 +43,19 @@ def origins(views: Sequence[RankView]) -> dict[str, Origin]:
         known = operators >= 0
         for kind in kernel_kinds(view, kernels[known], operators[known]):
             by_name[kind.kernel].add(kind)
+        if len(view.trace.python):
+            _add_modules(view, kernels[known], by_name)
     return {name: kernels.origin() for name, kernels in by_name.items()}
+
+
+def _add_modules(view: RankView, kernels: NDArray[np.int64], by_name: dict[str, _Kernels]) -> None:
+    events = view.trace.events
+    module, modules = modules_of(view, events.launch[kernels].astype(np.int64))
+    inside = module >= 0
+    pairs, place = np.unique(np.stack((events.name[kernels], module))[:, inside], axis=1, return_inverse=True)
+    ns = np.bincount(place.reshape(-1), events.duration[kernels[inside]], pairs.shape[1])
+    for code, own, time in zip(*pairs.tolist(), ns.tolist(), strict=True):
+        by_name[view.trace.strings[code]].modules[modules[own]] += time
 
 
 @dataclass(slots=True)
@@ -52,6 +70,8 @@ class _Kernels:
     bytes: float = 0.0
     moved_ns: float = 0.0
     """Time of the kernels whose traffic ``bytes`` contains."""
+    modules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Module -> device time."""
 
     def add(self, kind: KernelKind) -> None:
         self.ns[kind.operator, kind.shapes] += kind.ns
@@ -77,6 +97,7 @@ class _Kernels:
             shapes=shapes or None,
             tflops=None if flop_per_ns is None else flop_per_ns / 1e3,
             gb_s=rate(self.bytes, self.moved_ns, whole_ns),
+            module=max(self.modules, key=lambda module: self.modules[module], default=None),
         )
 
 

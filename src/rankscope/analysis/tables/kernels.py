@@ -72,6 +72,7 @@ def kernel_rows(views: Sequence[RankView], *, most: int = MOST) -> list[KernelRo
                 shapes=origin[name].shapes if name in origin else None,
                 tflops=origin[name].tflops if name in origin else None,
                 gb_s=origin[name].gb_s if name in origin else None,
+                module=origin[name].module if name in origin else None,
             )
         )
     return rows

@@ -37,6 +37,13 @@ METRICS: dict[str, Metric] = {
         "The operator of PyTorch that launches most of the kernel's time, and the shapes of its inputs.",
         "Shapes need capture.record_shapes.",
     ),
+    "kernel.module": Metric(
+        "Kernels and operators",
+        "Module",
+        "",
+        "The module of the model in whose calls most of the kernel's time is launched, with those around it.",
+        "Needs capture.with_stack. Backward passes run outside of the modules' calls and do not count.",
+    ),
     "kernel.tflops": Metric(
         "Kernels and operators",
         "Rate",
@@ -84,6 +91,10 @@ def kernels(report: ClusterReport) -> Table:
     if any(r.operator for r in rows):
         origin = METRICS["kernel.operator"]
         heads[1], columns[1] = Column(origin.label, "", origin.hover), [_operator(r) for r in rows]
+    if any(r.module for r in rows):
+        module = METRICS["kernel.module"]
+        heads.insert(2, Column(module.label, "", module.hover))
+        columns.insert(2, [text(r.module, 40) for r in rows])
     if any(r.tflops for r in rows):
         heads.append(metric(METRICS["kernel.tflops"]))
         columns.append(numbers([r.tflops for r in rows], 0))
