@@ -56,4 +56,4 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     while len(left) and len(found) < _FEW:
         found.append(left[0])
         left = left[left != left[0]]
-    return np.unique(np.concatenate((np.array(found, values.dtype), left)))
+    return np.unique(values) if len(left) else np.array(sorted(found), values.dtype)

@@ -91,9 +91,7 @@ class Builder:
         size = np.broadcast(np.atleast_1d(target), source, base).size
         given = target, source, base, work, label, owner, segment
         self.ranks = max(self.ranks, int(np.max(owner, initial=-1)) + 1)
-        self._new.append(
-            tuple(np.broadcast_to(np.asarray(v, kind), size) for v, kind in zip(given, _EDGE, strict=True))
-        )
+        self._new.append(tuple(_column(v, kind, size) for v, kind in zip(given, _EDGE, strict=True)))
 
     def settle(self) -> None:
         """Take the new edges as all the edges of their targets: later ones may not point to these nodes."""
@@ -234,6 +232,12 @@ def _depth(nodes: int, rise: I8, source: I32, target: I32) -> I32:
             break
         np.maximum.at(depth, target[late], depth[source[late]] + 1)
     return depth
+
+
+def _column(values: ArrayLike, kind: Any, size: int) -> NDArray[Any]:
+    """Return the values, or a single one ``size`` times. ``np.broadcast_to`` takes ten times as long."""
+    given = np.asarray(values, kind)
+    return given if given.shape == (size,) else np.full(size, given)
 
 
 def _in_time(time: F64, rise: I8, source: I32, target: I32) -> tuple[I32, I64]:
