@@ -10,7 +10,7 @@ from rankscope.records.codec import from_json
 from rankscope.rundir.foreign import read_foreign, shown
 from rankscope.rundir.layout import RunDir
 
-__all__ = ["RECORD_BYTES", "RUN_BYTES", "read_record", "run_limit"]
+__all__ = ["BYTES_PER_RECORD", "RECORD_BYTES", "RUN_BYTES", "read_record", "run_limit"]
 
 T = TypeVar("T")
 RECORD_BYTES = 16 << 20
@@ -19,7 +19,8 @@ for each sample of the accelerator's state."""
 RUN_BYTES = 64 << 20
 """Largest record of a whole run (run.json, report.json, a node's result) unless :func:`run_limit` allows more, bytes.
 Such files take some kilobytes for each rank and window."""
-_BYTES_PER_RECORD = 64 << 10
+BYTES_PER_RECORD = 64 << 10
+"""A record with as many samples of device and host as are kept takes some 40 kB."""
 
 
 def read_record(cls: type[T], path: Path, limit: int = RECORD_BYTES, *, within_s: float | None = None) -> T:
@@ -43,4 +44,4 @@ def read_record(cls: type[T], path: Path, limit: int = RECORD_BYTES, *, within_s
 def run_limit(run_dir: RunDir) -> int:
     """Return the largest size in bytes of a record of a whole run. It grows with the number of records in the
     directory."""
-    return RUN_BYTES + _BYTES_PER_RECORD * sum(1 for _ in run_dir.path.glob("attempt_*/window_*/rank_*.json"))
+    return RUN_BYTES + BYTES_PER_RECORD * sum(1 for _ in run_dir.path.glob("attempt_*/window_*/rank_*.json"))

@@ -13,6 +13,7 @@ from rankscope.node.health.host import HostReader
 from rankscope.node.health.sampler import HealthWatch, enclosing, within
 from rankscope.records.codec import from_json, to_json
 from rankscope.records.rank import ClockSample, HealthSample, HostSample, RankRecord
+from rankscope.rundir.record_files import BYTES_PER_RECORD
 
 SECOND = 10**9
 UUID = "GPU-8f1b7a52-1d2c-4c8e-9a55-0123456789ab"
@@ -290,6 +291,26 @@ def test_a_record_gets_the_samples_of_its_window(tmp_path) -> None:
     assert [(s.time_ns - start) // SECOND for s in record.health] == [3, 4, 5]
     assert [(s.time_ns - start) // SECOND for s in record.host_load] == [2, 3, 4, 5, 6]
     assert from_json(RankRecord, to_json(record)) == record
+
+
+def test_the_record_of_a_long_window_stays_small(tmp_path) -> None:
+    """A window of ten minutes has 600 samples of each. Of those kept are the first and the last, and as many in each
+    half. All records of a run are in run.json, whose limit they must not reach."""
+    clock = Clock()
+    watch, start = _watch(tmp_path, clock, NvidiaGpus(fake_nvml())), clock.now
+    for _ in range(600):
+        watch.sample()
+        clock.now += SECOND
+    record = RankRecord(rank=0, local_rank=0, world_size=1, host="h", pid=1, attempt=0, window=0, device_uuid=UUID)
+    record.clock = [ClockSample(realtime_ns=start + s * SECOND, monotonic_ns=0) for s in (0, 599)]
+    watch.attach(record)
+    for samples in (record.health, record.host_load):
+        seconds = [(s.time_ns - start) // SECOND for s in samples]
+        assert (len(seconds), seconds[0], seconds[-1]) == (health.MOST_SAMPLES, 0, 599)
+        assert sum(second < 300 for second in seconds) == health.MOST_SAMPLES // 2
+    full = [HostSample(**{**dict.fromkeys(HostSample.__annotations__, 123456789.123), "time_ns": start})]
+    record.host_load = full * health.MOST_SAMPLES
+    assert len(to_json(record)) < BYTES_PER_RECORD
 
 
 def test_a_driver_that_breaks_is_left_alone(tmp_path) -> None:

@@ -23,6 +23,9 @@ Sample = TypeVar("Sample", HealthSample, HostSample)
 
 _KEPT_NS = 600 * 10**9
 _NEAR_NS = 5 * 10**9
+MOST_SAMPLES = 32
+"""Samples of a device, and of the host, in the record of a window: those of a longer window are spread over it. All
+records are in run.json, which would have hundreds of megabytes for a thousand ranks otherwise."""
 _COUNTED_NS = 60 * 10**9
 """Longest distance, in ns, of a host sample to a window. Host samples include counters, and this process, of the lowest
 priority, is delayed on a busy machine."""
@@ -118,9 +121,9 @@ class HealthWatch:
         begin, end = record.clock[0].realtime_ns, record.clock[-1].realtime_ns
         if not self._hosts or self._hosts[-1].time_ns < end:
             self._keep(self._hosts, self._host.read(self._clock_ns()))  # counters are evaluated by their difference
-        record.health = self.between(begin, end, record.device_uuid)
+        record.health = spread(self.between(begin, end, record.device_uuid))
         record.place = self._places.get(_identity(record.device_uuid or ""))
-        record.host_load = self.host_between(begin, end)
+        record.host_load = spread(self.host_between(begin, end))
 
     def between(self, begin_ns: int, end_ns: int, device: str | None) -> list[HealthSample]:
         """Return samples of a device (UUID, or PCI address on ROCm) in a window, or those just before and after it."""
@@ -164,6 +167,12 @@ def find_gpus() -> tuple[GpuReader | None, list[str]]:
         return None, []
     why = "; ".join(failed) or f"needs {' or '.join(present)}"
     return None, [f"no health of accelerators: {why}"]
+
+
+def spread(ordered: list[Sample], most: int = MOST_SAMPLES) -> list[Sample]:
+    """Return at most so many samples, evenly spread, with the first and the last, from which counters are evaluated."""
+    last = len(ordered) - 1
+    return ordered if last < most else [ordered[round(n * last / (most - 1))] for n in range(most)]
 
 
 def within(ordered: list[Sample], begin_ns: int, end_ns: int) -> list[Sample]:
