@@ -189,6 +189,19 @@ def test_workers_can_take_over_no_more_than_idle_cpus() -> None:
         assert ("90 % of the 2 CPUs that the job may use on node1 are busy" in action.text) == (idle == 0.1)
 
 
+def test_a_loader_without_workers_is_named() -> None:
+    """The name of the range that fetches a batch shows it; where some batches come from workers, all is as before."""
+    for uses, said in (
+        (["loads_in_training"], "makes its batches in the training process (num_workers=0)"),
+        (["loads_in_training", "loads_in_workers"], "more num_workers"),
+        ([], "more num_workers"),
+    ):
+        case = replace(evidence(), input_ms=30.0, uses=uses)
+        (action,) = [a for a in advise(open_case(case)) if a.code == "load_faster"]
+        assert said in action.text
+        assert action.saves_ms == 30.0
+
+
 def test_no_gain_is_more_than_the_unrecorded_step() -> None:
     """Recorded steps take 37 ms on average and are 18 ms longer than others, but those before took 14.5 ms: of 35 ms
     without work 22.5 are recording's, 12.5 remain."""

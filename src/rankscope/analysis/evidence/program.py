@@ -28,6 +28,8 @@ _SIGNS = {
     "fused_optimizer": ("aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad"),
     "foreach_optimizer": ("aten::_foreach_",),
     "optimizer": ("Optimizer.step#",),
+    "loads_in_training": ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.",),
+    "loads_in_workers": ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.",),
 }
 """Prefixes of names."""
 OPTIMIZER_STEP = ("Optimizer.step#",)

@@ -33,6 +33,12 @@ def _find(case: Case) -> list[Action]:
             f"gain at most {amount(gain)}."
         )
         return at_most(evidence, "load_cheaper", text, evidence.input_ms, CHECK)
+    if "loads_in_training" in evidence.uses and "loads_in_workers" not in evidence.uses:
+        text = (
+            f"Load in workers{where}: the DataLoader makes its batches in the training process (num_workers=0). Give "
+            "it num_workers of 2 or more, with persistent_workers=True."
+        )
+        return at_most(evidence, "load_faster", text, gain, CHECK)
     text = (
         f"Load faster{where}: more num_workers with persistent_workers=True, a larger prefetch_factor; if the "
         "workers are busy, cheaper decoding or a cache."
