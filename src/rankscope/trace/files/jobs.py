@@ -32,7 +32,7 @@ def copies(read: Sequence[Read]) -> dict[int, int]:
         if candidate.window is not None:
             continue  # the layout of a run directory has each recording once
         events = trace.events
-        key = (len(events), int(events.start[0]), int(events.end.max()), int(events.duration.sum()), trace.meta.rank)
+        key = len(events), int(events.start[0]), trace.meta.rank
         alike[key].append(index)
     found: dict[int, int] = {}
     for indices in alike.values():
@@ -63,13 +63,14 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
     """
     foreign = [i for i, (candidate, _) in enumerate(read) if candidate.window is None]
     keys: list[str] = []  # the job of each file, in words; empty if the file does not show it
-    sizes = [_world(read[i][1]) for i in foreign]
-    if _sizes_differ([read[i] for i in foreign]):
+    own = [read[i] for i in foreign]
+    sizes = _worlds([trace for _, trace in own])
+    if _sizes_differ(own, sizes):
         keys = ["" if s is None else f"the job of {s} ranks" for s in sizes]
         why = "the world sizes differ"
     else:
-        own = [read[i] for i in foreign]
-        folders = _job_folders(own) or _replicas(own) or _stems(own)
+        windows = overlapping([trace for _, trace in own])
+        folders = _job_folders(own, windows) or _replicas(own, windows) or _stems(own, windows)
         if folders is None:
             return {}, []
         keys, why = folders
@@ -88,28 +89,30 @@ def other_jobs(read: Sequence[Read]) -> tuple[dict[int, str], list[str]]:
     return left, [note]
 
 
-def _sizes_differ(read: Sequence[Read]) -> bool:
+def _sizes_differ(read: Sequence[Read], sizes: Sequence[int | None]) -> bool:
     """Return whether files of different world sizes are the same ranks, or are in different folders.
 
     Otherwise they complement each other: a process without knowledge of its job records a world size of one.
     """
     ranks: dict[int | None, set[int]] = defaultdict(set)
     folders: dict[str, set[int]] = defaultdict(set)
-    for candidate, trace in read:
-        if (world := _world(trace)) is not None:
+    for (candidate, trace), world in zip(read, sizes, strict=True):
+        if world is not None:
             ranks[trace.meta.rank if trace.meta.rank is not None else candidate.name_rank].add(world)
             folders[candidate.name.rpartition("/")[0]].add(world)
-    sizes = set().union(*folders.values())
     apart = len(folders) > 1 and all(len(own) == 1 for own in folders.values())
-    return len(sizes) > 1 and (apart or any(len(own) > 1 for rank, own in ranks.items() if rank is not None))
+    return len(set(sizes) - {None}) > 1 and (
+        apart or any(len(own) > 1 for rank, own in ranks.items() if rank is not None)
+    )
 
 
-def _world(trace: RankTrace) -> int | None:
-    """Return the number of ranks in the content; None if its own process groups have ranks beyond it, because the
-    process did not know its job when the recording began."""
-    world = trace.meta.world_size
-    beyond = world is not None and any(max(g.ranks, default=-1) >= world for g in trace.groups)
-    return None if beyond else world
+def _worlds(traces: Sequence[RankTrace]) -> list[int | None]:
+    """Return for each trace the number of ranks in the content; None if its own process groups have ranks beyond it,
+    because the process did not know its job when the recording began."""
+    groups = {id(g.ranks): g.ranks for t in traces for g in t.groups}  # thousands of ranks have one list in common
+    last = {key: max(ranks, default=-1) for key, ranks in groups.items()}
+    worlds = [(t.meta.world_size, max((last[id(g.ranks)] for g in t.groups), default=-1)) for t in traces]
+    return [world if world is None or highest < world else None for world, highest in worlds]
 
 
 def _claims(read: Sequence[Read]) -> list[int | None]:
@@ -117,13 +120,12 @@ def _claims(read: Sequence[Read]) -> list[int | None]:
     return [t.meta.rank if t.meta.rank is not None else rank_of_name(PurePosixPath(c.name).name) for c, t in read]
 
 
-def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
+def _replicas(read: Sequence[Read], windows: Sequence[int]) -> tuple[list[str], str] | None:
     """Return the replica of each file, in words, and how it was found; None if there is one job.
 
     An inference server runs one job per replica: each has all its ranks, and the names state the replica.
     """
     ranks = [t.meta.rank for _, t in read]
-    windows = overlapping([trace for _, trace in read])
     worlds = {t.meta.world_size for _, t in read}
     if None in ranks or len(worlds) != 1 or None in worlds or _distinct(ranks, windows, [""] * len(read)):
         return None
@@ -139,13 +141,12 @@ def _replicas(read: Sequence[Read]) -> tuple[list[str], str] | None:
     return None
 
 
-def _stems(read: Sequence[Read]) -> tuple[list[str], str] | None:
+def _stems(read: Sequence[Read], windows: Sequence[int]) -> tuple[list[str], str] | None:
     """Return the job of each file by its name without the rank (``a_rank0``, ``b_rank0``), and how it was found.
 
     None if there is one job, or if the names do not assign several ranks to each.
     """
     ranks = _claims(read)
-    windows = overlapping([trace for _, trace in read])
     if None in ranks or _distinct(ranks, windows, [""] * len(read)):
         return None
     stems = [without_rank(c.name) for c, _ in read]
@@ -155,10 +156,9 @@ def _stems(read: Sequence[Read]) -> tuple[list[str], str] | None:
     return [f"the job of the files {stem}" for stem in stems], "the files of each name hold the same ranks"
 
 
-def _job_folders(read: Sequence[Read]) -> tuple[list[str], str] | None:
+def _job_folders(read: Sequence[Read], windows: Sequence[int]) -> tuple[list[str], str] | None:
     """Return the job of each file by its folder, in words, and how it was found; None if there is one job."""
     ranks = _claims(read)
-    windows = overlapping([trace for _, trace in read])
     if _distinct(ranks, windows, [""] * len(read)):
         return None
     depth = max(c.name.count("/") for c, _ in read)

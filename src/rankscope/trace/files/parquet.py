@@ -90,7 +90,7 @@ def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | 
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(stream, read_dictionary=list(_TEXTS), page_checksum_verification=True) as file:
-        metadata = file.schema_arrow.metadata or {}
+        metadata = file.metadata.metadata or {}
         about = metadata.get(_ABOUT, b"")
         if metadata.get(KEY) != key or metadata.get(_SUM) != _sum(about):
             return None
@@ -270,11 +270,11 @@ def _trace(path: Path, table: Any, about: _About, groups: list[Group]) -> RankTr
     collective, kinds = _codes(table["collective"])
     rows = np.flatnonzero(collective >= 0)
     texts: dict[str, Any] = {"kind": _each(kinds, collective[rows])}
-    for key in ("comms_id", "dtype"):
-        codes, values = _codes(table[key])
-        texts[key] = _each(values, codes[rows])
-    codes, values = _codes(table["pieces"])
-    texts["pieces"] = _each([_pieces(value) for value in values], codes[rows])
+    for key in ("comms_id", "dtype", "pieces"):
+        array = _whole(table[key].unify_dictionaries())
+        texts[key] = _each(array.dictionary.to_pylist(), _array(array.indices, np.int32)[rows])
+    pieces = {text: _pieces(text) for text in set(texts["pieces"])}
+    texts["pieces"] = [pieces[text] for text in texts["pieces"]]
     texts |= {key: _array(_whole(table[key]), kind)[rows] for key, kind in _CALLS.items()}
     steps = [np.array(v, np.int64) for v in about.steps]
     calls = columns["category"] == Category.PYTHON_FUNCTION

@@ -82,6 +82,8 @@ def main_process(trace: RankTrace) -> int:
     host = trace.events.pid[trace.events.stream < 0]
     if not len(host):
         return -1
+    if (host == host[0]).all():
+        return int(host[0])
     values, counts = np.unique(host, return_counts=True)
     return int(values[counts.argmax()])
 
