@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rankscope.analysis.hta.adapter import run_hta, trace_analysis
-from rankscope.analysis.hta.breakdowns import type_of
+from rankscope.analysis.hta.events import type_of
 from rankscope.analysis.hta.numbers import MOST_NAMES
 from rankscope.trace.columns import Events, RankTrace
 from rankscope.trace.files.load import load_traces

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.analysis.hta.events import HtaRank
 from rankscope.analysis.hta.table import BREAKDOWNS
 from rankscope.records.report import ReportError
 from rankscope.trace.columns import Category, RankTrace
@@ -56,9 +57,10 @@ def run_hta(traces: Sequence[RankTrace]) -> tuple[dict[str, Any], list[ReportErr
     keys = [
         f"{t.rank}" + (f", window {f'{t.attempt}.' if attempts else ''}{t.window}" if windows else "") for t in usable
     ]
+    ranks = [HtaRank(t) for t in usable]
     for name, numbers in BREAKDOWNS.items() if usable else ():
         with _guarded(name, failed):
-            results[name] = {key: _plain(numbers(t)) for key, t in zip(keys, usable, strict=True)}
+            results[name] = {key: _plain(numbers(rank)) for key, rank in zip(keys, ranks, strict=True)}
     return results, failed
 
 

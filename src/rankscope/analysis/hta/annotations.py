@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rankscope.analysis.hta.events import HtaRank
 from rankscope.analysis.hta.numbers import Record, sums_by_name
-from rankscope.trace.columns import Category, RankTrace
+from rankscope.trace.columns import Category
 
 __all__ = ["user_annotation_breakdown"]
 
@@ -17,8 +18,9 @@ _STEP = "ProfilerStep#"
 """Steps are annotations too, each with a name of its own. The report has them elsewhere."""
 
 
-def user_annotation_breakdown(trace: RankTrace) -> list[Record]:
+def user_annotation_breakdown(rank: HtaRank) -> list[Record]:
     """Return the time of each annotation by name: of the work launched inside, and on the host."""
+    trace = rank.trace
     events = trace.events
     step = np.array([text.startswith(_STEP) for text in trace.strings], bool)
     return [

@@ -6,84 +6,57 @@ Source: HolisticTraceAnalysis 0.5.0, ``hta.analyzers.breakdown_analysis``, ``com
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.hta.events import HtaRank
 from rankscope.analysis.hta.numbers import Record, described, sums_by_name
 from rankscope.analysis.rank import intervals
-from rankscope.trace.columns import Category, RankTrace
+from rankscope.trace.columns import Category
 
 __all__ = [
     "comm_comp_overlap",
     "idle_time_breakdown",
     "kernel_breakdown",
     "kernel_type_breakdown",
-    "kernel_types",
     "memory_bandwidth",
     "temporal_breakdown",
-    "type_of",
 ]
 
 _KERNEL_GAP_US = 30
 """HTA's ``consecutive_kernel_delay``: documented as ns, but compared with microseconds."""
-_COMMUNICATION = re.compile(r"nccl.*Kernel")
-_MEMORY = re.compile(r"Memcpy|Memset|dma")
-_NO_COMPUTATION = re.compile(r".*Memcpy|Memset|.*Sync")
 _ANALYSED = ("COMPUTATION", "COMMUNICATION", "MEMORY")
 """HTA's types whose kernels it breaks down, in its order."""
 
 
-def type_of(name: str) -> str:
-    """Return HTA's type of a kernel of this name."""
-    if _COMMUNICATION.match(name):
-        return "COMMUNICATION"
-    if _MEMORY.match(name):
-        return "MEMORY"
-    return "OTHER" if _NO_COMPUTATION.match(name) else "COMPUTATION"
-
-
-def kernel_types(trace: RankTrace) -> dict[str, NDArray[np.int64]]:
-    """Return rows of the device's events by HTA's type. Like HTA, this treats everything on a stream as a kernel."""
-    events = trace.events
-    rows = np.flatnonzero((events.stream != -1) & (events.category != Category.CUDA_SYNC))
-    names = events.name[rows]
-    types = {code: type_of(trace.strings[code]) for code in np.unique(names).tolist()}
-    return {
-        kind: rows[np.isin(names, [code for code, its in types.items() if its == kind])]
-        for kind in ("COMPUTATION", "COMMUNICATION", "MEMORY", "OTHER")
-    }
-
-
-def temporal_breakdown(trace: RankTrace) -> Record:
+def temporal_breakdown(rank: HtaRank) -> Record:
     """Split the time from the first kernel to the end of the last."""
-    types = kernel_types(trace)
-    rows = np.concatenate(list(types.values()))
-    start, end = trace.events.start[rows], trace.events.start[rows] + trace.events.duration[rows]
+    rows = np.concatenate(list(rank.types.values()))
+    events = rank.trace.events
+    start, end = events.start[rows], events.start[rows] + events.duration[rows]
     whole = (int(end.max()) - int(start.min())) / 1000
     busy = intervals.measure(intervals.union(start, end)) / 1000
-    compute = intervals.measure(_spans(trace, types["COMPUTATION"])) / 1000
+    compute = intervals.measure(rank.spans["COMPUTATION"]) / 1000
     parts = {"idle_time": whole - busy, "compute_time": compute, "non_compute_time": busy - compute}
     return {f"{name}(us)": value for name, value in {**parts, "kernel_time": whole}.items()} | {
         f"{name}_pctg": round(100 * value / whole, 2) if whole else None for name, value in parts.items()
     }
 
 
-def comm_comp_overlap(trace: RankTrace) -> Record:
+def comm_comp_overlap(rank: HtaRank) -> Record:
     """Return the share of communication during which something was computed."""
-    types = kernel_types(trace)
-    communication = _spans(trace, types["COMMUNICATION"])
-    both = intervals.measure(intervals.intersect(communication, _spans(trace, types["COMPUTATION"])))
+    communication = rank.spans["COMMUNICATION"]
+    both = intervals.measure(intervals.intersect(communication, rank.spans["COMPUTATION"]))
     whole = intervals.measure(communication)
     return {"comp_comm_overlap_pctg": round(100 * both / whole, 2) if whole else None}
 
 
-def idle_time_breakdown(trace: RankTrace) -> list[Record]:
+def idle_time_breakdown(rank: HtaRank) -> list[Record]:
     """Classify the gaps between the kernels of each stream: launched too late, short, or other. The numbers of one gap
     are its ``show_idle_interval_stats``."""
-    events = trace.events
+    events = rank.trace.events
     rows = np.flatnonzero((events.category >= Category.KERNEL) & (events.category <= Category.GPU_MEMSET))
     rows = rows[events.stream[rows] != -1]
     found: list[Record] = []
@@ -115,17 +88,17 @@ def idle_time_breakdown(trace: RankTrace) -> list[Record]:
     return found
 
 
-def kernel_breakdown(trace: RankTrace) -> list[Record]:
+def kernel_breakdown(rank: HtaRank) -> list[Record]:
     """Return the time of each kernel by name; those beyond the first few of a type are summed as ``others``."""
-    types = kernel_types(trace)
-    found = [record | {"kernel_type": kind} for kind in _ANALYSED for record in sums_by_name(trace, types[kind])]
+    found = [
+        record | {"kernel_type": kind} for kind in _ANALYSED for record in sums_by_name(rank.trace, rank.types[kind])
+    ]
     return sorted(found, key=lambda r: (r["kernel_type"], r["name"]))
 
 
-def kernel_type_breakdown(trace: RankTrace) -> list[Record]:
+def kernel_type_breakdown(rank: HtaRank) -> list[Record]:
     """Return the time in which kernels of one type ran, and in which those of several types ran at once."""
-    types = kernel_types(trace)
-    spans = [_spans(trace, types[kind]) for kind in _ANALYSED]
+    spans = [rank.spans[kind] for kind in _ANALYSED]
     edges = np.concatenate([np.concatenate(span) for span in spans])
     change = np.concatenate([np.repeat((1 << bit, -(1 << bit)), len(span[0])) for bit, span in enumerate(spans)])
     order = np.argsort(edges, kind="stable")
@@ -144,10 +117,11 @@ def kernel_type_breakdown(trace: RankTrace) -> list[Record]:
     return sorted(found, key=lambda record: -record["sum"])
 
 
-def memory_bandwidth(trace: RankTrace) -> list[Record]:
+def memory_bandwidth(rank: HtaRank) -> list[Record]:
     """Return the bandwidth of copies and memsets in GB/s, at each change; copies of one kind at the same time add
     up."""
-    events, rows = trace.events, kernel_types(trace)["MEMORY"]
+    trace = rank.trace
+    events, rows = trace.events, rank.types["MEMORY"]
     kinds = {code: _copy_of(trace.strings[code]) for code in np.unique(events.name[rows]).tolist()}
     found = []
     for kind in sorted(set(kinds.values())):
@@ -167,11 +141,6 @@ def _copy_of(name: str) -> str:
     if name.startswith("Memset"):
         return "Memset"
     return name[: len("Memcpy DtoH")] if name.startswith("Memcpy") else "Memcpy Unknown"
-
-
-def _spans(trace: RankTrace, rows: NDArray[np.int64]) -> intervals.Spans:
-    start = trace.events.start[rows]
-    return intervals.union(start, start + trace.events.duration[rows])
 
 
 def _by_first(values: NDArray[Any]) -> list[Any]:

@@ -6,48 +6,21 @@ Source: HolisticTraceAnalysis 0.5.0, ``hta.analyzers.cuda_kernel_analysis`` and 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rankscope.analysis.hta.breakdowns import kernel_types
+from rankscope.analysis.hta.events import HtaRank
 from rankscope.analysis.hta.numbers import Record, described
-from rankscope.trace.columns import RankTrace
 
-__all__ = ["launch_statistics", "launched", "queue_length"]
+__all__ = ["launch_statistics", "queue_length"]
 
-_LAUNCHES = frozenset(
-    {
-        "cudaLaunchKernel",
-        "cudaLaunchKernelExC",
-        "cuLaunchKernel",
-        "cuLaunchKernelEx",  # since 0.6, as the successor is named
-        "cudaMemcpyAsync",
-        "cudaMemsetAsync",
-        "runFunction - job_prep_and_submit_for_execution",
-        "hipLaunchKernel",
-        "hipExtModuleLaunchKernel",
-        "hipMemsetAsync",
-        "hipMemcpyAsync",
-        "hipMemcpyWithStream",
-    }
-)
 _RUNTIME_CUTOFF_US = 50
 _LAUNCH_DELAY_CUTOFF_US = 100
 _FULL_QUEUE = 1024
 """HTA's ``CUDA_MAX_LAUNCH_QUEUE_PER_STREAM``."""
 
 
-def launched(trace: RankTrace) -> NDArray[np.int64]:
-    """Return rows of the device's events whose launch is in the trace, without those of CUDA graphs."""
-    events = trace.events
-    codes = [code for code, text in enumerate(trace.strings) if text in _LAUNCHES]
-    rows = np.concatenate(list(kernel_types(trace).values()))
-    rows = np.sort(rows[events.launch[rows] >= 0])
-    return rows[np.isin(events.name[events.launch[rows]], codes)]
-
-
-def launch_statistics(trace: RankTrace) -> Record:
+def launch_statistics(rank: HtaRank) -> Record:
     """Summarise launches: how many, their three times, and HTA's three kinds of conspicuous ones."""
-    events, rows = trace.events, launched(trace)
+    events, rows = rank.trace.events, rank.launched
     launch = events.launch[rows]
     cpu, gpu = events.duration[launch] / 1000, events.duration[rows] / 1000
     delay = np.maximum(events.start[rows] - events.end[launch], 0) / 1000
@@ -63,9 +36,9 @@ def launch_statistics(trace: RankTrace) -> Record:
     }
 
 
-def queue_length(trace: RankTrace) -> list[Record]:
+def queue_length(rank: HtaRank) -> list[Record]:
     """Return how many launched kernels wait on each stream, at each change, and how long its queue was full."""
-    events, rows = trace.events, launched(trace)
+    events, rows = rank.trace.events, rank.launched
     whole = int(events.start.max()) - int(events.start.min())
     found = []
     for stream in np.unique(events.stream[rows]).tolist():

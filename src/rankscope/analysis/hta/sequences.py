@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.hta.launches import launched
+from rankscope.analysis.hta.events import HtaRank
 from rankscope.analysis.hta.numbers import Record
 from rankscope.trace.columns import Category, RankTrace
 from rankscope.trace.names import function
@@ -33,13 +33,13 @@ I64 = NDArray[np.int64]
 _short = lru_cache(1 << 14)(function)
 
 
-def operator_kernels(trace: RankTrace) -> list[Record]:
+def operator_kernels(rank: HtaRank) -> list[Record]:
     """Return the most frequent pairs of an ATen operator and the kernels that it launches itself.
 
     The first delay is from the operator's start to its first launch, the second from there to that kernel's start.
     """
+    trace, rows = rank.trace, rank.launched
     events = trace.events
-    rows = launched(trace)
     launches = [code for code, text in enumerate(trace.strings) if "LaunchKernel" in text or text.startswith("runFunc")]
     rows = rows[np.isin(events.name[events.launch[rows]], launches)]
     rows = rows[np.argsort(events.start[events.launch[rows]], kind="stable")]
@@ -61,10 +61,10 @@ def operator_kernels(trace: RankTrace) -> list[Record]:
     ]
 
 
-def frequent_kernel_sequences(trace: RankTrace) -> list[Record]:
+def frequent_kernel_sequences(rank: HtaRank) -> list[Record]:
     """Return the most frequent sequences of at least three kernels that an outermost operator launches."""
+    trace, rows = rank.trace, rank.launched
     events = trace.events
-    rows = launched(trace)
     owner = _outermost(trace, np.flatnonzero(events.category == Category.CPU_OP), rows)
     operators, bounds, rows = _by_owner(owner, rows)
     ran = np.add.reduceat(events.duration[rows], bounds[:-1]) if len(rows) else events.duration[rows]

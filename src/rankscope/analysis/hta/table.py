@@ -21,14 +21,14 @@ from rankscope.analysis.hta.breakdowns import (
     memory_bandwidth,
     temporal_breakdown,
 )
+from rankscope.analysis.hta.events import HtaRank
 from rankscope.analysis.hta.launches import launch_statistics, queue_length
 from rankscope.analysis.hta.numbers import Record
 from rankscope.analysis.hta.sequences import frequent_kernel_sequences, operator_kernels
-from rankscope.trace.columns import RankTrace
 
 __all__ = ["BREAKDOWNS"]
 
-BREAKDOWNS: dict[str, Callable[[RankTrace], Record | list[Record]]] = {
+BREAKDOWNS: dict[str, Callable[[HtaRank], Record | list[Record]]] = {
     "temporal_breakdown": temporal_breakdown,
     "comm_comp_overlap": comm_comp_overlap,
     "idle_time_breakdown": idle_time_breakdown,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rankscope.analysis.hta.breakdowns import type_of
+from rankscope.analysis.hta.events import type_of
 from rankscope.analysis.rank.losses import CALL_TESTS
 from rankscope.causes.table import CAUSES
 from rankscope.trace.columns import Category
