@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analysis.clocks.alignment import Clocks, matched_times
+from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.clocks.steps import NONE, JobSteps, find_steps
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
@@ -59,20 +59,22 @@ class Waits:
 def measure_waits(views: Sequence[RankView], matched: Matched, clocks: Clocks) -> Waits:
     """Measure waits and transfers of one window."""
     steps = find_steps(views, matched)
-    starts, ends = (matched_times(views, matched, end=end) for end in (False, True))
-    arrival, end, step = np.empty(len(starts)), np.empty(len(starts)), np.empty(len(starts), np.int32)
-    begun = np.empty(len(starts))
+    members = len(matched.call)
+    arrival, end, step = np.empty(members), np.empty(members), np.empty(members, np.int32)
     for column, view in enumerate(views):
-        mine = matched.of(column)
-        arrival[mine], end[mine] = clocks.aligned(column, starts[mine]), clocks.aligned(column, ends[mine])
-        step[mine] = view.trace.events.step[view.trace.collectives.event[matched.row[mine]]]
-        begun[mine] = _recorded_from(view, clocks, column)
+        mine, events = matched.of(column), view.trace.events
+        event = view.trace.collectives.event[matched.row[mine]]
+        start = events.start[event]
+        arrival[mine] = clocks.aligned(column, start)
+        end[mine] = clocks.aligned(column, start + events.duration[event])
+        step[mine] = events.step[event]
     if not len(matched):
         return Waits(arrival, end, arrival, arrival, step, np.empty(0, np.int32), np.empty(0, np.bool_), steps)
     first, call = matched.first[:-1], matched.call
     latest = np.maximum.reduceat(arrival, first)
-    _, place = np.unique(call[arrival == latest[call]], return_index=True)
-    last = matched.column[np.flatnonzero(arrival == latest[call])[place]]
+    arrived_last = np.flatnonzero(arrival == latest[call])
+    last = matched.column[arrived_last[np.searchsorted(arrived_last, first)]]
+    begun = np.array([_recorded_from(view, clocks, column) for column, view in enumerate(views)])[matched.column]
     early = np.maximum.reduceat(begun, first) > np.minimum.reduceat(arrival, first)
     # A clock error may put the last arrival after an end, but no wait is longer than the call itself.
     ended = np.where(matched.partial[call], end, np.minimum.reduceat(end, first)[call])
