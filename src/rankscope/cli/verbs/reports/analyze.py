@@ -30,6 +30,7 @@ _EXAMPLES = """\
 examples:
   rankscope analyze rankscope_runs/run_0001
   rankscope analyze traces/ --output report          # anybody's traces of torch.profiler
+  rankscope analyze traces/ --steps 13-18            # of a part
   rankscope analyze a.json b.json --rank b.json=1    # files that do not say their rank
 """
 
