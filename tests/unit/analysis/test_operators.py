@@ -16,6 +16,7 @@ from rankscope.analysis.operators.flops import flop
 from rankscope.analysis.operators.groups import group_of, priced_group, uses_tensor_cores
 from rankscope.analysis.operators.python_lines import readable, user_frames
 from rankscope.analysis.operators.work import operator_work, self_time
+from rankscope.analysis.rank.self_time import self_time as self_time_of
 from rankscope.analysis.rank.view import RankView, make_view
 from rankscope.trace.kineto.build import read_trace
 
@@ -117,6 +118,22 @@ def test_nested_operators_are_counted_once(tmp_path: Path) -> None:
         "aten::matmul": 40_000, "aten::mm": 50_000, "aten::empty": 10_000, "aten::add": 5_000,
     }  # fmt: skip
     assert operator_work(own).ns.sum() <= 105_000
+
+
+def test_self_times_of_any_calls() -> None:
+    """By the definition, one call after the other: on several threads, with equal starts, and ranges that overlap."""
+    rng = np.random.default_rng(5)
+    for count in (0, 1, 2, 300):
+        thread, start = rng.integers(3, size=count), rng.integers(200, size=count)
+        duration = rng.integers(40, size=count)
+        rows = sorted(range(count), key=lambda row: (thread[row], start[row], -duration[row], row))
+        expected = duration.astype(float)
+        for place, row in enumerate(rows):
+            open_ = [r for r in rows[:place] if thread[r] == thread[row] and start[r] + duration[r] > start[row]]
+            if open_:
+                caller = open_[-1]
+                expected[caller] -= min((start + duration)[[row, caller]]) - start[row]
+        assert self_time_of(thread, start, duration).tolist() == np.maximum(expected, 0.0).tolist()
 
 
 @pytest.mark.parametrize(

@@ -64,21 +64,21 @@ def _in_silence(trace: RankTrace, chain: Mask, kind: NDArray[np.int8], said: Spa
         else issues
     )
     working = np.flatnonzero(chain & (kind == Kind.COMPUTE))
-    begins, ends = [], []
+    start, stop, thread = events.start[working], events.end[working], events.tid[working]
+    begin, end = events.end[issued], events.end[calls]
+    least = end - np.minimum(EARLY_NS, (end - begin) // 2)
+    # Those around an issue have begun before it, and are not before the first that ends late enough.
+    first = np.searchsorted(np.maximum.accumulate(stop), least)
+    last = np.searchsorted(start, events.start[issued], side="right")
+    until = np.minimum(end, 0)
     inner = np.ones(len(working), np.bool_)
-    for call, issue in zip(calls.tolist(), issued.tolist(), strict=True):
-        begin, end = int(events.end[issue]), int(events.end[call])
-        around = (
-            (events.start[working] <= events.start[issue])
-            & (events.end[working] >= end - min(EARLY_NS, (end - begin) // 2))
-            & (events.tid[working] == events.tid[issue])
-        )
-        inner &= ~around
-        until = min(end, int(events.end[working[around]].max(initial=0)))
-        if until > begin:
-            begins.append(begin)
-            ends.append(until)
-    waiting = intervals.union(np.array(begins, np.int64), np.array(ends, np.int64))
+    for call in np.flatnonzero(first < last).tolist():
+        near = slice(first[call], last[call])
+        around = (stop[near] >= least[call]) & (thread[near] == events.tid[issued[call]])
+        inner[near] &= ~around
+        until[call] = min(end[call], stop[near][around].max(initial=0))
+    late = until > begin
+    waiting = intervals.union(begin[late], until[late])
     # Operators that run inside are work; a recorded wait has a range of its own.
     busy = intervals.union(events.start[working[inner]], events.end[working[inner]])
     waiting = intervals.subtract(waiting, busy)
