@@ -76,12 +76,14 @@ def without_group(window: WindowResult, work: F64, group: str) -> F64:
 
 def less_device_work(replay: Replay, work: F64, shares: Sequence[F64 | None]) -> F64:
     """Return the work per edge without a share of each segment's device work; ``shares`` has one entry per rank."""
-    graph = replay.graph
-    changed: F64 = work.copy()
-    for column, share in enumerate(shares):
+    graph, size = replay.graph, max((len(share) for share in shares if share is not None), default=1)
+    kept = np.ones((len(shares), size))
+    for own, share in zip(kept, shares, strict=True):
         if share is not None:
-            device_work = np.flatnonzero((graph.owner == column) & (graph.label == Work.DEVICE))
-            changed[device_work] *= 1.0 - share[np.minimum(graph.segment[device_work], len(share) - 1)]
+            own[:] = np.pad(1.0 - share, (0, size - len(share)), mode="edge")
+    device_work = np.flatnonzero(graph.label == Work.DEVICE)
+    changed: F64 = work.copy()
+    changed[device_work] *= kept[graph.owner[device_work], np.minimum(graph.segment[device_work], size - 1)]
     return changed
 
 

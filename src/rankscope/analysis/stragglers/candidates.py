@@ -18,6 +18,7 @@ from rankscope.analysis.replay.segments import Plan
 from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.kernel_table import KernelTable
 from rankscope.analysis.stragglers.profile import Profile
+from rankscope.statistics.grouping import grouped
 
 __all__ = ["Candidate", "Window"]
 
@@ -78,10 +79,7 @@ class Window:
         if label not in self._edges:
             graph = self.replay.graph
             edges = np.flatnonzero((graph.label == label) & (graph.work > 0)).astype(np.int32)
-            owner = graph.owner[edges]
-            # sorted by radix, unless there are more ranks
-            order = np.argsort(owner.astype(np.uint16) if len(self.views) < 1 << 16 else owner, kind="stable")
-            bounds = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(self.views)))))
+            order, bounds = grouped(graph.owner[edges], len(self.views))
             self._edges[label] = edges[order], bounds
         known, bounds = self._edges[label]
         return known[bounds[column] : bounds[column + 1]].astype(np.int64)
