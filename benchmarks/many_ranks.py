@@ -11,6 +11,9 @@ be compared with that from all traces.
 Where memory does not suffice for so many processes, ``--forked`` starts them as the tests do, from a process that has
 loaded torch, and they share its memory.
 
+What a late rank costs is measured on steps of the same job with and without it. Where many ranks share a core, it costs
+less than its lateness: it computes on cores that are free meanwhile. The replay does not know that.
+
 It proves that the recording, the helpers, the files and the report of so many processes work together: agreement on the
 window, memory, open files, what is left in the end. It proves nothing about times of a cluster: all ranks share the
 cores of one machine (they mostly sleep, so that the planted lateness is longer than they wait for a core), one clock,
@@ -50,7 +53,6 @@ TESTS = HERE.parent / "tests"
 
 FIRST, ACTIVE, WELL, STEPS = 10, 20, 42, 48
 """Steps: the first of the window, how many it has, the first without the fault, and all."""
-STALL_MS, SLEEP_MS = 300.0, 1500.0
 COST_WITHIN = 0.1
 """Of the reported cost from what unrecorded steps of the same job say, beyond the scatter of these steps and the
 report's own error: recording changes steps, and is no part of the truth."""
@@ -65,7 +67,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--layers", type=int, default=4, help="two calls each, and two of the data parallel groups")
     parser.add_argument("--plain", action="store_true", help="no torch.optim: 70 MB and 2 s less of each rank")
-    parser.add_argument("--sleep-ms", type=float, default=SLEEP_MS, help="of a step")
+    parser.add_argument("--sleep-ms", type=float, default=1500.0, help="of a step")
+    parser.add_argument("--stall-ms", type=float, default=300.0, help="by which the late rank's input is late")
     parser.add_argument("--limit-s", type=float, default=480.0, help="of the job, with its report")
     parser.add_argument("--out", type=Path, default=Path("many_ranks"), help="for report, logs and what was found")
     parser.add_argument("--scratch", type=Path, default=Path("/tmp/many_ranks"), help="replaced")
@@ -144,7 +147,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     place = ["--nnodes", str(args.nodes), "--nproc-per-node", str(args.ranks // args.nodes), "--rdzv-id", "many"]
     place += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1"]
     job = [str(HERE / "sleeping.py"), "--layers", str(args.layers), "--sleep-ms", str(args.sleep_ms)]
-    job += ["--steps", str(STEPS), "--stall-ms", str(STALL_MS), "--stalled", "0", str(WELL)]
+    job += ["--steps", str(STEPS), "--stall-ms", str(args.stall_ms), "--stalled", "0", str(WELL)]
     job += ["--plain"] * args.plain
     job += ["--stalled-rank", str(culprit), "--times", str(scratch / "times.json")]
     environment = os.environ | {
