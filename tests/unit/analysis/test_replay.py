@@ -13,9 +13,9 @@ from rankscope.analysis.replay.build import begins
 from rankscope.analysis.replay.builder import Builder, _sorted
 from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
 from rankscope.analysis.replay.critical_path import Part, critical_path
-from rankscope.analysis.replay.device_rank import _without_rounding
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.longest_path import Levels, by_node, level_of, ranges
+from rankscope.analysis.replay.streams import without_rounding
 from rankscope.analysis.stragglers.cost import sign_flip
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.analysis.windows.replay import MAX_REPLAY_ERROR
@@ -221,7 +221,7 @@ def test_nodes_are_sorted_by_time_then_depth_then_rise_then_as_they_were_added()
 
 def test_an_end_rounded_past_the_next_begin_still_comes_before_it() -> None:
     begin, end = np.array([0.0, 10_000.0, 20_000.0]), np.array([10_900.0, 25_000.0, 29_000.0])
-    rounded = _without_rounding(begin, end, np.array([7, 7, 7], np.int32))
+    rounded = without_rounding(begin, end, np.array([7, 7, 7], np.int32))
     assert rounded.tolist() == [10_000.0, 25_000.0, 29_000.0]  # 5 us are no rounding
 
 

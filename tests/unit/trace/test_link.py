@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rankscope.trace.columns import Category
 from rankscope.trace.kineto.build import read_trace
-from rankscope.trace.kineto.link import link_launches
+from rankscope.trace.kineto.link import link_launches, misplaced
 
 ROW = st.tuples(
     st.sampled_from([Category.KERNEL, Category.CUDA_RUNTIME, Category.CPU_OP]), st.integers(-1, 4), st.integers(0, 20)
@@ -106,3 +106,25 @@ def test_marks_that_repeat_their_numbers(
     trace = read_trace(write_trace([*events, make_event(10, 5)]))
     assert trace.steps.number.tolist() == numbers
     assert any("repeat their numbers" in note for note in trace.notes) == (said != numbers)
+
+
+@pytest.mark.parametrize(("moved", "longer", "expected"), [(0, 0, []), (10**6, 0, [150]), (0, 10**6, [150])])
+def test_a_device_record_far_beyond_the_others_is_damaged(moved: int, longer: int, expected: list[int]) -> None:
+    """A launch each 10 ns, and its kernel 5 ns later, for 5 ns: 2 us in all. One is moved, or takes, 1 ms."""
+    category = np.array([Category.CUDA_RUNTIME, Category.KERNEL] * 200, np.int8)
+    stream = np.array([-1, 7] * 200, np.int32)
+    start, duration = np.arange(400) * 5, np.full(400, 5)
+    start[299] += moved
+    duration[299] += longer
+    order = np.argsort(start, kind="stable")
+    found = misplaced(category[order], np.zeros(400, np.int64), stream[order], start[order], duration[order])
+    assert order[found].tolist() == [2 * n - 1 for n in expected]
+
+
+def test_a_device_that_is_behind_its_host_is_not_damaged() -> None:
+    """All launches in 100 ns, and then kernels for 100 us."""
+    category = np.array([Category.CUDA_RUNTIME] * 100 + [Category.KERNEL] * 100, np.int8)
+    stream = np.array([-1] * 100 + [7] * 100, np.int32)
+    start = np.concatenate((np.arange(100), 50 + 1000 * np.arange(100)))
+    duration = np.concatenate((np.ones(100, np.int64), np.full(100, 1000)))
+    assert not len(misplaced(category, np.zeros(200, np.int64), stream, start, duration))

@@ -19,6 +19,7 @@ from rankscope.analysis.replay.builder import Builder
 from rankscope.analysis.replay.collective_nodes import END, HOST, START, CallNodes
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.segments import Plan
+from rankscope.analysis.replay.streams import last_before, previous_of_unlaunched, without_rounding
 from rankscope.trace.columns import Category
 from rankscope.trace.names import DEVICE_WORK, Kind
 
@@ -40,8 +41,6 @@ TAIL_NS = 60_000.0
 """Largest time from the end of device work to the return of the blocking call that waited for it, in ns."""
 BLOCKING_NS = 150_000.0
 """Least duration of a call that may have waited for the device, in ns. Shorter calls are taken as work."""
-ROUNDING_NS = 1_000.0
-"""Error of times in older traces, in ns: these have whole microseconds."""
 NEAR_NS = 15_000.0
 """On a rank that records no wait calls, work of another stream may have been waited for if it ended at most this long
 before, in ns."""
@@ -72,7 +71,7 @@ class DeviceRank:
         self.launched = self.launch >= 0
         self.clocks = clocks
         self.begin = self.aligned(events.start[gpu])
-        self.end = _without_rounding(self.begin, self.aligned(events.end[gpu]), self.stream)
+        self.end = without_rounding(self.begin, self.aligned(events.end[gpu]), self.stream)
         self.asked = self.aligned(events.start[np.where(self.launched, self.launch, 0)])
         self.bounds, self.shift = clocks.aligned(column, plan.times[column]), plan.shift[column]
         self.opened = float(self.aligned(np.array([view.start]))[0])
@@ -89,8 +88,11 @@ class DeviceRank:
         matched, own = member >= 0, member < 0
         self.node = np.empty(len(member), np.int32)
         self.node[matched] = calls.start[member[matched]]
-        self.builder.pin(self.node[matched & ~self.launched])
-        self.node[own] = self.builder.nodes(self.begin[own], START, fixed=~self.launched[own])
+        self.unlaunched, self.previous = previous_of_unlaunched(self.begin, self.end, self.stream, self.launched)
+        fixed = ~self.launched
+        fixed[self.unlaunched] = False
+        self.builder.pin(self.node[matched & fixed])
+        self.node[own] = self.builder.nodes(self.begin[own], START, fixed=fixed[own])
         self.builder.pin(self.node[self.launched & (self.asked < self.from_time)])
         working = own & ~comm & self.launched
         place = self.segment(self.asked)
@@ -255,7 +257,7 @@ class DeviceRank:
         begin, asked = self.begin[mine], self.asked[mine]
         reached: list[_Reached] = []
         for stream in np.unique(self.stream).tolist():
-            before = _last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
+            before = last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
             gap = begin - self.end[before]
             near = (gap <= NEAR_NS) if not len(waits) else np.zeros(len(gap), np.bool_)
             taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | near))
@@ -286,6 +288,8 @@ class DeviceRank:
         return [r.queued & (r.gap == last[r.piece]) for r in self.reached]
 
     def _add_starts(self, host: I64, least: F64) -> None:
+        gone, previous = self.unlaunched, self.previous
+        self._after(self.node[gone], previous, self.begin[gone] - self.end[previous])
         mine = self.mine
         begin, asked = self.begin[mine], self.asked[mine]
         distance = np.minimum(begin - asked, LAUNCH_NS)
@@ -331,20 +335,6 @@ def least_gaps(ranks: Sequence[DeviceRank]) -> F64:
     return np.array([min(float(np.median(s)), GAP_NS) if len(s) >= ENOUGH else GAP_NS for s in seen])
 
 
-def _without_rounding(begin: F64, end: F64, stream: NDArray[np.int32]) -> F64:
-    """Correct ends that exceed the next begin on their stream because times were rounded to whole microseconds.
-
-    A stream runs one piece after the other. Without the correction, the later piece would seem not to have waited.
-    """
-    order = np.lexsort((begin, stream))
-    before, after = order[:-1], order[1:]
-    over = end[before] - begin[after]
-    rounded = (stream[before] == stream[after]) & (over > 0) & (over <= ROUNDING_NS) & (begin[before] < begin[after])
-    end = end.copy()
-    end[before[rounded]] = begin[after[rounded]]
-    return end
-
-
 def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:
     """Return the blocking calls that are within no other, and for each call the one that contains it, -1 for none."""
     outer: list[int] = []
@@ -359,19 +349,3 @@ def _nested(begin: F64, finish: F64, blocking: I64) -> tuple[I64, I64]:
     before = np.searchsorted(kept, np.arange(len(begin))) - 1
     inside = (before >= 0) & (finish[kept[before]] > begin)
     return kept, np.where(inside, kept[before], -1)
-
-
-def _last_before(pieces: I64, end: F64, turn: I64, begin: F64) -> I64:
-    """For each launched piece (in order of launch), find the last to end among ``pieces`` launched earlier.
-
-    Only pieces that ended before it begins count; -1 for none.
-    """
-    order = pieces[np.lexsort((turn[pieces], end[pieces]))]
-    own = turn[order]
-    place = np.searchsorted(end[order], begin, side="right") - 1
-    # Streams run in order of launch: the last piece launched earlier is the answer unless it ended too late.
-    least = np.minimum.accumulate(own[::-1])[::-1]
-    place = np.minimum(place, np.searchsorted(least, np.arange(len(begin)), side="left") - 1)
-    while len(wrong := np.flatnonzero((place >= 0) & (own[place] >= np.arange(len(begin))))):
-        place[wrong] -= 1
-    return np.where(place >= 0, order[place], -1)

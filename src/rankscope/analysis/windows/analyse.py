@@ -30,6 +30,7 @@ from rankscope.analysis.stragglers.profile import Profile, same_program
 from rankscope.analysis.windows.common import common_window
 from rankscope.analysis.windows.lend_steps import lend_steps
 from rankscope.analysis.windows.losses import too_much_lost, what_is_missing
+from rankscope.analysis.windows.outsiders import foreign, unlaunched
 from rankscope.analysis.windows.replay import profile_of, replay_window
 from rankscope.analysis.windows.result import WindowResult
 from rankscope.analysis.windows.stages import Failed, Stages
@@ -58,7 +59,7 @@ def analyse_window(
     seen, moved = _one_clock(seen)
     notes += moved
     whole = stages.run("whole steps", lambda: whole_steps(seen), lambda: list(seen))
-    views, scratch = list[RankView](), Scratch()
+    views, scratch, nobody_left = list[RankView](), Scratch(), dict[int, str]()
     for trace in whole:
         view = stages.run(f"rank {_rank(trace)}", partial(_view, trace), lambda: None)
         if view is None:
@@ -66,7 +67,12 @@ def analyse_window(
         else:
             scratch.take(view)
             views.append(view)
+    views = _without(views, stages.run("launches", lambda: unlaunched(views), lambda: nobody_left), left)
     matched, clocks, waits = _compared(views, hosts, stages)
+    others = stages.run("foreign calls", lambda: foreign(views, matched, clocks, waits), lambda: nobody_left)
+    if others:
+        views = _without(views, others, left)
+        matched, clocks, waits = _compared(views, hosts, stages)
     nothing_lent: dict[int, tuple[RankTrace, int]] = {}
     lent = stages.run("steps of ranks without marks", lambda: lend_steps(views, matched, clocks), lambda: nothing_lent)
     if lent:
@@ -153,6 +159,12 @@ def _account(view: RankView, column: int, matched: Matched, waits: Waits) -> _Ac
     bounds, devices = step_bounds(view), device_times(view)
     idle = idle_time(devices, column, matched, waits, bounds)
     return _Account(window_usage(devices), step_usage(devices, bounds), bounds, bounds[1] - bounds[0], idle)
+
+
+def _without(views: list[RankView], columns: dict[int, str], left: dict[int, str]) -> list[RankView]:
+    """Return the views without those of some columns, whose reasons are added to ``left``."""
+    left |= {views[column].rank: why for column, why in columns.items()}
+    return [view for column, view in enumerate(views) if column not in columns]
 
 
 def _kept(own: Profile, scratch: Scratch) -> Profile:

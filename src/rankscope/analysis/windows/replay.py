@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.steps import step_length
 from rankscope.analysis.matching.rings import pipeline_channels
-from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.alone import ALONE, replay_alone
 from rankscope.analysis.replay.build import begins, build_graph
@@ -21,17 +20,15 @@ from rankscope.analysis.stragglers.own_delays import delays_in_some_steps
 from rankscope.analysis.stragglers.profile import Profile, profile
 from rankscope.analysis.stragglers.slow_groups import slow_groups
 from rankscope.analysis.windows.comparable import comparable
+from rankscope.analysis.windows.outsiders import LAUNCHED, NO_LAUNCHES, launched
 from rankscope.analysis.windows.result import WindowResult
 from rankscope.listing import named_ranks
-from rankscope.trace.names import DEVICE_WORK
 
 __all__ = ["profile_of", "replay_window"]
 
 I64 = NDArray[np.int64]
 
 _NO_COLLECTIVE = "no step contains a matched collective"
-LAUNCHED = 0.5
-"""Least share of device work with a known launch (work queued before the window has none): only such is replayed."""
 SCREENED_EVENTS = 500_000
 """A window with more events (8 s per million to build the graph) is replayed only if some rank may cost time."""
 FEW_RANKS = 16
@@ -84,8 +81,8 @@ def _incomparable(result: WindowResult) -> str | None:
         if len(unmarked) == len(views):
             return "the traces have no step marks"
         return f"{named_ranks(unmarked)} {'has' if len(unmarked) == 1 else 'have'} no step marks"
-    if any(_launched(view) < LAUNCHED for view in views if view.device):
-        return "most device work has no recorded launch"
+    if any(launched(view) < LAUNCHED for view in views if view.device):
+        return NO_LAUNCHES
     return None
 
 
@@ -160,9 +157,3 @@ def _window(result: WindowResult, replay: Replay) -> Window:
         matched=result.matched,
         mesh=result.mesh,
     )
-
-
-def _launched(view: RankView) -> float:
-    """Return the share of device work whose launch is known."""
-    launch = view.trace.events.launch[one_of(view.kind, DEVICE_WORK)]
-    return float((launch >= 0).mean()) if len(launch) else 1.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from pathlib import PurePath
 
 from rankscope.listing import named_ranks
-from rankscope.records.report import ClusterReport
+from rankscope.records.report import ClusterReport, SourceFile
 from rankscope.records.rows import ModuleRow, RankSummary
 from rankscope.report.common import plain_text, wording
 
@@ -224,11 +225,47 @@ def warnings(report: ClusterReport) -> list[str]:
         f"{plain_text.one_line(error.where, 60)} failed: {plain_text.one_line(error.message, 200)}"
         for error in report.errors
     ]
-    unusable = sum(source.status in ("unusable", "unassigned") for source in report.sources)
-    if unusable:
-        found.append(f"{unusable} {'file' if unusable == 1 else 'files'} could not be used")
-    repaired = sum(bool(source.repairs) for source in report.sources)
-    if repaired:
-        found.append(f"{repaired} {'trace was' if repaired == 1 else 'traces were'} repaired while reading")
+    found += _files(report)
     notes = [note for note in report.run.notes if kinds_shown.isdisjoint((note, note.partition(": ")[2]))]
     return found + [plain_text.one_line(note, 240) for note in notes]
+
+
+_NAMED_FILES = 2
+
+
+def _files(report: ClusterReport) -> list[str]:
+    """Return how many files were not used, and how many were repaired, with the first of them and why."""
+    found = []
+    told = " ".join(row.reason or "" for row in report.ranks if row.status in ("missing", "corrupt"))
+    unusable = [
+        source
+        for source in report.sources
+        if source.status in ("unusable", "unassigned") and not (source.reason and source.reason in told)
+    ]
+    if unusable:
+        why = [_named(source) for source in unusable]
+        count = f"{len(unusable)} {'file' if len(unusable) == 1 else 'files'}"
+        found.append(f"{count} could not be used{_some(why)}")
+    repaired = [source for source in report.sources if source.repairs]
+    if repaired:
+        why = [
+            f"{_whose(source)}: {', '.join(f'{n:,} x {kind}' for kind, n in source.repairs.items())}"
+            for source in repaired
+        ]
+        count = f"{len(repaired)} {'trace was' if len(repaired) == 1 else 'traces were'}"
+        found.append(f"{count} repaired while reading{_some(why)}")
+    return found
+
+
+def _named(source: SourceFile) -> str:
+    name, reason = PurePath(source.path).name, source.reason or "no reason is known"
+    return plain_text.one_line(reason if name in reason else f"{name}: {reason}", 160)
+
+
+def _whose(source: SourceFile) -> str:
+    return PurePath(source.path).name if source.rank is None else f"rank {source.rank}"
+
+
+def _some(why: list[str]) -> str:
+    more = "; ..." if len(why) > _NAMED_FILES else ""
+    return f" ({'; '.join(why[:_NAMED_FILES])}{more})" if why else ""

@@ -185,7 +185,7 @@ def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict
     if key in candidates or key in aside:
         return size
     if isinstance(form, str):
-        aside[key] = SourceFile(path=str(path), status="ignored", reason=form)
+        aside[key] = SourceFile(path=str(path), status="ignored", rank=rank_of_name(name), reason=form)
         return size
     run = _RUN_FILE.search(path.absolute().as_posix())
     if run:

@@ -156,6 +156,12 @@ def _trace(
     for key in columns:
         columns[key] = columns[key][order]
     columns, python = _apart(columns)
+    damaged = link.misplaced(*(columns[key] for key in ("category", "pid", "stream", "start", "duration")))
+    if len(damaged):
+        columns = {key: np.delete(column, damaged) for key, column in columns.items()}
+        decoder.repairs[repair.MISPLACED] += len(damaged)
+        left = set(columns["position"].tolist())
+        comms = [pair for pair in comms if pair[0] in left]
     strings = list(decoder.symbols.strings)
     launch = link.link_launches(columns["category"], columns["correlation"], columns["start"])
     events = Events(launch=launch, step=np.full(len(launch), -1, np.int32), **columns)

@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 from rankscope.records.rank import OWN_STEP_MARK
 from rankscope.trace.columns import Category, Events, Steps
 
-__all__ = ["counted_on", "find_steps", "link_launches", "overruns"]
+__all__ = ["counted_on", "find_steps", "link_launches", "misplaced", "overruns"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 _ROUNDING_NS = 1000
+_NEVER = np.iinfo(np.int64).max
+MISPLACED = 0.01
+"""Largest share of the device events that can have begun too late by damage: a device that is behind runs most of its
+work after the end of the host's."""
 CROSSING = 0.01
 """Share of a step mark by which the next may begin before its end, because clocks are read one after the other."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})\Z")
@@ -128,6 +132,30 @@ def link_launches(category: NDArray[np.int8], correlation: I64, start: I64) -> I
     found = ~calls_seen & calls_seen[chosen] & (keys[chosen] == keys)
     launch[rows[order[found]]] = rows[order[chosen[found]]]
     return launch
+
+
+def misplaced(category: NDArray[np.int8], pid: I64, stream: I32, start: I64, duration: I64) -> I64:
+    """Return the rows of device events with damaged times. A single one would stretch the recorded window many times.
+
+    Either an event would end after the next one of its stream begins (a stream runs one after the other), or few of all
+    events begin after the end of all host events: both by more than the time that all other events take.
+    """
+    device = (category >= Category.KERNEL) & (category <= Category.GPU_MEMSET) & (stream >= 0)
+    rows, host = np.flatnonzero(device), np.flatnonzero(~device & (stream < 0))
+    if len(rows) < 2:
+        return rows[:0]
+    late = rows[:0]
+    if len(host):
+        begun, ended = int(start[host].min()), int((start[host] + duration[host]).max())
+        late = rows[start[rows] > ended + (ended - begun)]
+        others = np.setdiff1d(rows, late)
+        apart = len(others) and start[late].min(initial=_NEVER) - start[others].max() > np.ptp(start[others])
+        late = late if apart and len(late) <= MISPLACED * len(rows) else rows[:0]
+    rows = np.setdiff1d(rows, late)
+    rows = rows[np.lexsort((start[rows], stream[rows], pid[rows]))]
+    before, after = rows[:-1], rows[1:]
+    over = duration[before] - (start[after] - start[before]) > np.ptp(start[np.concatenate((rows, host))])
+    return np.union1d(late, before[over & (pid[before] == pid[after]) & (stream[before] == stream[after])])
 
 
 def overruns(category: NDArray[np.int8], pid: I64, stream: I32, start: I64, duration: I64) -> tuple[int, int]:

@@ -9,6 +9,7 @@ __all__ = [
     "DROPS",
     "JOINED",
     "LOST_RECORD",
+    "MISPLACED",
     "NEGATIVE_DURATION",
     "NO_DURATION",
     "NO_START",
@@ -24,10 +25,13 @@ NO_START = "dropped: no usable start time"
 NO_DURATION = "dropped: no duration"
 ODD_DURATION = "dropped: duration is no number"
 NEGATIVE_DURATION = "dropped: negative duration"
+MISPLACED = "dropped: device record far beyond the end of the recording"
 LOST_RECORD = "dropped: device record lost by the driver (start 0, duration 0)"
 UNREADABLE = "dropped: event is no JSON"
 UNPAIRED = "dropped: begin without end, or end without begin"
-DROPS = frozenset({NO_START, NO_DURATION, ODD_DURATION, NEGATIVE_DURATION, LOST_RECORD, UNREADABLE, UNPAIRED})
+DROPS = frozenset(
+    {NO_START, NO_DURATION, ODD_DURATION, NEGATIVE_DURATION, MISPLACED, LOST_RECORD, UNREADABLE, UNPAIRED}
+)
 """Kinds that drop an event; all others repair one."""
 JOINED = "joined: begin and end event"
 UTF8 = "mended: bytes that are no UTF-8"
