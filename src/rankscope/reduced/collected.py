@@ -23,7 +23,8 @@ def load_objects(
 
     The result is that of :func:`~rankscope.trace.files.load.load_traces` over the same traces: paths, names and reasons
     are those of the machine on which they were read. An object that cannot be used is listed with the reason, and does
-    not affect the others. If several objects hold a trace, the first is used.
+    not affect the others. If several objects hold the same trace, the first is used. Different traces can have the same
+    path on several nodes.
 
     Args:
         where: objects, and folders and URLs of them.
@@ -37,7 +38,7 @@ def load_objects(
         raise AnalysisError(
             f"no objects of reduced traces (*{SUFFIX}) in {', '.join(map(str, where))}; `rankscope reduce` makes them"
         )
-    shared, files = Shared(), dict[str, tuple[Candidate, Decoded]]()
+    shared, files = Shared(), dict[tuple[str, tuple[int, ...]], tuple[Candidate, Decoded]]()
     aside: list[SourceFile] = []
     beside: list[Contents] = []
     for number, place in enumerate(objects, 1):
@@ -45,8 +46,9 @@ def load_objects(
             with ObjectReader.open(place.name, place.open) as reader:
                 beside.append(reader.contents)
                 for file in reader.contents.files:
-                    if file.path not in files:
-                        files[file.path] = _candidate(file), _decoded(reader, file, shared)
+                    key = file.path, reader.checksums(file)
+                    if key not in files or isinstance(files[key][1], str):
+                        files[key] = _candidate(file), _decoded(reader, file, shared)
         except Exception as error:  # stores raise errors of their own
             aside.append(SourceFile(path=place.name, status="unusable", reason=str(error)))
         progress(number, len(objects), place.name)

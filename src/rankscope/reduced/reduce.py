@@ -8,12 +8,12 @@ from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.reduced.store import place_of, written
+from rankscope.reduced.store import place_of, places_in, written
 from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.load import read_one
 from rankscope.trace.files.objects import SUFFIX, ObjectWriter, ReducedFile
 
-__all__ = ["FILES_AN_OBJECT", "Share", "reduce_share", "reduce_shares", "shares_of", "without_whole"]
+__all__ = ["FILES_AN_OBJECT", "Share", "objects_beside", "reduce_share", "reduce_shares", "shares_of", "without_whole"]
 
 FILES_AN_OBJECT = 16
 """An object takes 5 ms to store, its list is read as a whole, and a share is lost if its worker fails."""
@@ -51,8 +51,30 @@ def shares_of(paths: Sequence[Path], output: str, *, objects: int | None = None)
 
 
 def without_whole(shares: Sequence[Share]) -> list[Share]:
-    """Return the shares whose object does not exist yet, or is incomplete."""
-    return [share for share in shares if not place_of(share.target).is_whole()]
+    """Return the shares whose object does not exist yet, is incomplete, is of other traces, or lacks one that could not
+    be read then."""
+    paths = {share.paths: [str(c.path) for c in find_traces(share.paths).candidates] for share in shares}
+    return [share for share in shares if not _is_whole(share, paths[share.paths][share.number :: share.of])]
+
+
+def _is_whole(share: Share, paths: Sequence[str]) -> bool:
+    contents = place_of(share.target).contents()
+    return contents is not None and [f.path for f in contents.files if f.reason is None] == list(paths)
+
+
+def objects_beside(shares: Sequence[Share]) -> list[str]:
+    """Return the paths or URLs of objects that are stored beside those of some shares, and are none of them.
+
+    Raises:
+        RunDirError: the store cannot be read.
+    """
+    own = {share.target for share in shares}
+    return [
+        place.name
+        for output in {share.output for share in shares}
+        for place in places_in(output)
+        if place.name not in own
+    ]
 
 
 def reduce_share(share: Share) -> int:

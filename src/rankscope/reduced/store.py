@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from rankscope.errors import RunDirError
 from rankscope.rundir.foreign import open_foreign
-from rankscope.trace.files.objects import MOST_BYTES, SUFFIX, ObjectReader
+from rankscope.trace.files.objects import MOST_BYTES, SUFFIX, Contents, ObjectReader
 
 __all__ = ["Place", "is_url", "place_of", "places_in", "written"]
 
@@ -29,13 +29,13 @@ class Place:
     open: Callable[[], BinaryIO]
     """Opens it for reading. A store raises errors of its own."""
 
-    def is_whole(self) -> bool:
-        """Return whether a complete object that this version reads exists there."""
+    def contents(self) -> Contents | None:
+        """Return what the object holds; None if there is no complete object that this version reads."""
         try:
-            with ObjectReader.open(self.name, self.open):
-                return True
+            with ObjectReader.open(self.name, self.open) as reader:
+                return reader.contents
         except Exception:  # stores raise errors of their own
-            return False
+            return None
 
 
 def is_url(where: str) -> bool:

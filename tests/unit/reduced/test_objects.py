@@ -124,6 +124,50 @@ def test_of_a_trace_in_two_objects_the_first_is_taken(job: Path, tmp_path: Path)
 
 
 @pytest.mark.data
+def test_different_traces_with_the_same_path_on_two_nodes_are_both_used(job: Path, tmp_path: Path) -> None:
+    here = job / "trace.json.gz"
+    for node, rank in (("a", 0), ("b", 1)):
+        here.write_bytes((DATA / "traces" / "ddp_dataloader_stall" / f"rank_{rank}.json.gz").read_bytes())
+        reduce_share(Share((here,), str(tmp_path / "objects"), name=node))
+    loaded = load_objects([tmp_path / "objects"])
+    assert [trace.rank for trace in loaded.traces] == [0, 1]
+    assert [(s.path, s.status) for s in loaded.sources] == [(str(here), "used")] * 2
+
+
+@pytest.mark.data
+def test_of_a_trace_that_one_object_holds_damaged_the_other_one_is_taken(job: Path, tmp_path: Path) -> None:
+    (path,) = reduced(job, tmp_path / "objects", 1)
+    shutil.copy(path, path.with_name("again.columns"))
+    with zipfile.ZipFile(path) as archive:
+        about = archive.getinfo("000001.parquet")
+    text = bytearray(path.read_bytes())
+    text[about.header_offset + about.file_size // 2] ^= 0xFF
+    path.with_name("again.columns").write_bytes(text)  # the first by name
+    loaded = load_objects([tmp_path / "objects"])
+    assert [trace.rank for trace in loaded.traces] == [0, 1]
+
+
+@pytest.mark.data
+def test_objects_of_other_traces_are_made_again_and_those_beside_are_named(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "objects"
+    reduced(DATA / "traces" / "ddp_slow_gpu", output, 2)
+    assert cli.main(["reduce", str(job), "--output", str(output), "--objects", "1", "--workers", "1"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "also holds 2 other object(s)" in said
+    again = ["reduce", str(job), "--output", str(output), "--objects", "2", "--workers", "1", "--resume"]
+    assert cli.main(again) == 0
+    assert "other object(s)" in capsys.readouterr().err
+    (output / "share_00000_of_00001.columns").unlink()
+    assert {Path(trace.source).parent for trace in load_objects([output]).traces} == {job}
+    before = [path.stat().st_mtime_ns for path in sorted(output.iterdir())]
+    assert cli.main(again) == 0
+    assert [path.stat().st_mtime_ns for path in sorted(output.iterdir())] == before
+    assert "other object(s)" not in capsys.readouterr().err
+
+
+@pytest.mark.data
 def test_another_version_is_refused(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = reduced(job, tmp_path / "objects", 1)
     monkeypatch.setattr(objects, "OBJECT_VERSION", 2)

@@ -58,7 +58,7 @@ def test_a_store_that_keeps_less_than_it_was_sent_is_reported(url: str, monkeypa
     monkeypatch.setattr(type(files), "put_file", lambda self, local, path, **more: half(local, path))
     ((share, why),) = reduce_shares(shares_of([TRACES], url, objects=1))
     assert "holds 1000 bytes of the" in why
-    assert not place_of(share.target).is_whole()
+    assert not place_of(share.target).contents()
 
 
 class OwnError(Exception):

@@ -143,6 +143,11 @@ class ObjectReader:
         trace.part = member.part
         return trace
 
+    def checksums(self, file: ReducedFile) -> tuple[int, ...]:
+        """Return the checksums of the traces of a file: equal ones are of the same columns."""
+        names = set(self._archive.namelist())
+        return tuple(self._archive.getinfo(m.name).CRC if m.name in names else -1 for m in file.members)
+
     def decoded(self, file: ReducedFile, path: Path) -> list[RankTrace] | str:
         """Return the traces of a file, or why there are none. ``path``: the file that they were read from."""
         if file.reason is not None:

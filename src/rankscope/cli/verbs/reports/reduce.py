@@ -6,6 +6,7 @@ import argparse
 import re
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankscope.cli.parts.arguments import Verbs, add_hta, add_identity, add_output
 from rankscope.cli.parts.audit_log import log_export
@@ -14,6 +15,9 @@ from rankscope.cli.parts.engines import add_engine, engine_of
 from rankscope.cli.parts.sealed import OF_MANIFEST, missing_one, opened_runs, refuse_beside
 from rankscope.cli.verbs.reports.analyze import manifest_of
 from rankscope.errors import ConfigError, RunDirError
+
+if TYPE_CHECKING:
+    from rankscope.reduced.reduce import Share
 
 __all__ = ["add_reduce", "cluster_report_verb", "reduce_verb"]
 
@@ -71,7 +75,7 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
         paths = [path.absolute() for path in paths]
         output = output if is_url(output) else str(Path(output).absolute())
     shares = shares_of(paths, output, objects=arguments.objects)
-    whole = len(shares)
+    every, whole = shares, len(shares)
     if arguments.resume:
         shares = without_whole(shares)
     alone = local and (len(shares) == 1 or arguments.workers == 1)
@@ -82,7 +86,22 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
     for share, why in failed:
         say(f"no object {share.target}: {why}")
     print(f"{arguments.output}: {whole - len(failed)} object(s) of reduced traces")
+    if others := _others(every):
+        more = " ..." if len(others) > 2 else ""
+        say(
+            f"{arguments.output} also holds {len(others)} other object(s) ({', '.join(others[:2])}{more}), which "
+            "`rankscope cluster-report` reads as well: remove them if they are of another run, or name another --output"
+        )
     return RunDirError.exit_code if failed else 0
+
+
+def _others(shares: list[Share]) -> list[str]:
+    from rankscope.reduced.reduce import objects_beside
+
+    try:
+        return objects_beside(shares)
+    except RunDirError:  # what could not be written was said already
+        return []
 
 
 def _one_share(arguments: argparse.Namespace, paths: list[Path]) -> int:
