@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -114,6 +115,31 @@ def test_whole_runs_go_where_that_is_asked_for(runs: list[RunDir], tmp_path: Pat
     assert cli.main(["runs", "prune", str(tmp_path), "--keep", "2", "--whole", "--yes"]) == 0
     assert [run.path.exists() for run in runs] == [False, False, True, True, True]
     assert (tmp_path / "no_run").exists()
+
+
+def test_a_run_with_files_of_the_user_is_not_removed(
+    runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs[0].path / "checkpoint.pt").write_bytes(b"weights")
+    (runs[1].path / "audit.jsonl").write_text("{}\n")
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "2", "--whole", "--yes"]) == 0
+    assert [run.path.exists() for run in runs] == [True, False, True, True, True]
+    assert "rankscope did not write all that is in it (checkpoint.pt)" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_list_as_json(runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs[1].manifest.write_text("[]")
+    os.utime(runs[1].manifest, (1_700_000_002, 1_700_000_002))
+    assert cli.main(["runs", "list", str(tmp_path), "--format", "json"]) == 0
+    rows = {Path(row["path"]).name: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == [f"run_000{n}" for n in (1, 2, 3, 4, 5)]
+    first, last = rows["run_0001"], rows["run_0005"]
+    assert (first["finished"], first["time"], first["prunable_bytes"]) == (True, 1_700_000_001, 2_500_000)
+    assert first["bytes"] > 2_500_000
+    assert first["verdict"]
+    assert (last["finished"], last["verdict"], last["ranks"]) == (False, None, None)
+    assert cli.main(["runs", "list", str(tmp_path)]) == 0
+    assert "its run.json cannot be read" in capsys.readouterr().out
 
 
 def test_what_ended_lately_stays(runs: list[RunDir], tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from rankscope.errors import ForeignFileError, RunDirError
 from rankscope.records.manifest import RunManifest
 from rankscope.records.report import ClusterReport
-from rankscope.rundir.layout import RunDir
+from rankscope.rundir.audit import AUDITS
+from rankscope.rundir.layout import ARRIVING, RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 
 __all__ = ["RECORDED", "Run", "find_runs", "remove", "to_prune"]
@@ -29,6 +30,13 @@ RECORDED = re.compile(
     r"(?:\.age)?"
 )
 """Large files of a run, by their path below its directory: traces, their columns, memory snapshots."""
+_OWN_FILE = re.compile(
+    rf"(?:run|agent|kept)\.json(?:\.age|\.sig)?|{AUDITS}(?:\.age)?|metrics\.prom|\..+|[^/]+\.columns"
+)
+_OWN_FOLDER = re.compile(
+    rf"attempt_\d+|nodes|live|stuck|requests|announcements|report|columns|{re.escape(ARRIVING)}.*|pulse"
+)
+"""Files and folders that rankscope writes into a run directory."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,18 @@ class Run:
         root = self.dir.path
         return [(path, size) for path, size in self.files if RECORDED.fullmatch(path.relative_to(root).as_posix())]
 
+    @property
+    def foreign(self) -> list[str]:
+        """Names of the files and folders in its directory that rankscope does not write."""
+        with contextlib.suppress(OSError):
+            return sorted(path.name for path in self.dir.path.iterdir() if not _is_own(path))
+        return []
+
+
+def _is_own(path: Path) -> bool:
+    own = _OWN_FOLDER if path.is_dir() and not path.is_symlink() else _OWN_FILE
+    return own.fullmatch(path.name) is not None
+
 
 def find_runs(folder: Path, left_out: Callable[[str], None] = lambda _: None) -> list[Run]:
     """Return the runs in a folder, or the folder itself if it is a run; the latest last.
@@ -138,6 +158,9 @@ def to_prune(runs: Sequence[Run], *, keep: int, before: float, whole: bool = Fal
             yield run, "it is encrypted, and keeps no report that would stay; --whole removes all of it"
         elif run.manifest is None and not run.encrypted:
             yield run, "its run.json cannot be read"
+        elif whole and (foreign := run.foreign):
+            some = ", ".join(foreign[:3]) + (" ..." if len(foreign) > 3 else "")
+            yield run, f"rankscope did not write all that is in it ({some}); move that away, or leave out --whole"
         elif not whole and run.recorded and run.report is None:
             yield run, f"it has no report yet; `rankscope analyze {run.dir.path} --output {run.dir.report}` makes it"
         elif whole or run.recorded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import time
 from pathlib import Path
@@ -32,6 +33,7 @@ def add_runs(verbs: Verbs) -> None:
     listed.add_argument(
         "path", nargs="?", type=Path, default=RUNS_FOLDER, metavar="FOLDER", help=f"default: {RUNS_FOLDER}"
     )
+    listed.add_argument("--format", choices=("text", "json"), default="text", help="what to print (default: text)")
     listed.set_defaults(verb=list_verb)
     show = kinds.add_parser("show", help="what is known of one run")
     show.add_argument("path", type=Path, metavar="RUN")
@@ -51,11 +53,26 @@ def add_runs(verbs: Verbs) -> None:
 def list_verb(arguments: argparse.Namespace) -> int:
     """Print one line for each run."""
     runs = _runs(arguments.path)
+    if arguments.format == "json":
+        print(json.dumps([_as_json(run) for run in runs], indent=2))
+        return 0
     names = [shown(run.name) for run in runs]
     wide = max(map(len, names))
     for run, name in zip(runs, names, strict=True):
         print(_cut(f"{name:{wide}}  {_when(run)}  {_megabytes(run.size):>10}  {_what(run)}"))
     return 0
+
+
+def _as_json(run: Run) -> dict[str, object]:
+    return {
+        "path": str(run.dir.path),
+        "finished": run.finished,
+        "time": run.time,
+        "bytes": run.size,
+        "prunable_bytes": sum(size for _, size in run.recorded),
+        "verdict": run.report.verdict.sentence if run.finished and run.report is not None else None,
+        "ranks": run.report.verdict.ranks if run.finished and run.report is not None else None,
+    }
 
 
 def show_verb(arguments: argparse.Namespace) -> int:
@@ -120,6 +137,8 @@ def _what(run: Run) -> str:
         return "running, or it was killed"
     if run.encrypted:
         return "encrypted"
+    if run.manifest is None:
+        return "its run.json cannot be read"
     return run.report.verdict.sentence if run.report is not None else "no report"
 
 
