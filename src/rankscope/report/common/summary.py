@@ -259,7 +259,7 @@ def _files(report: ClusterReport) -> list[str]:
 
 def _named(source: SourceFile) -> str:
     name, reason = PurePath(source.path).name, source.reason or "no reason is known"
-    return plain_text.one_line(reason if name in reason else f"{name}: {reason}", 160)
+    return plain_text.one_line(reason if source.path in reason or reason.startswith(name) else f"{name}: {reason}", 160)
 
 
 def _whose(source: SourceFile) -> str:
