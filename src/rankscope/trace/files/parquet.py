@@ -89,7 +89,10 @@ def read_columns(stream: Any, size: int, path: Path, key: bytes) -> RankTrace | 
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(stream, read_dictionary=list(_TEXTS), page_checksum_verification=True) as file:
+    # What is in memory or on a local disk is not worth fetching ahead.
+    with pq.ParquetFile(
+        stream, read_dictionary=list(_TEXTS), page_checksum_verification=True, pre_buffer=False
+    ) as file:
         metadata = file.metadata.metadata or {}
         about = metadata.get(_ABOUT, b"")
         if metadata.get(KEY) != key or metadata.get(_SUM) != _sum(about):
