@@ -181,6 +181,14 @@ KINDS: dict[str, Evidence] = {
     "V7 a slow link": evidence(
         slow_groups=[GroupDelay(ranks=[2, 3], kinds=["all_reduce"], ratio=3.1, cost_ms=22.0, error_ms=1.5)]
     ),
+    "V7 a slow link of one rank": evidence(
+        pipeline=True, compute_ms={0: 40.0, 1: 40.0, 2: 41.0, 3: 40.0},
+        slow_groups=[
+            GroupDelay(
+                ranks=[0, 1, 2], kinds=["message"], ratio=9.8, cost_ms=16.0, error_ms=1.2, pairs=[[0, 1], [1, 2]]
+            )
+        ],
+    ),
     "V8 memory is the limit": evidence(
         allocator_ms=8.0, host_ms=12.0, idle_pct=12.0, memory=[FULL],
         work_gains={"copies for sharding": 3.0}, uses=["fsdp2", "compile"],

@@ -30,7 +30,7 @@ def judge(case: Case, actions: Sequence[Action]) -> Verdict:
         return beside_contention(thin, evidence)
     if case.stragglers:
         return straggler(case, actions)
-    others = busy_machine(evidence, actions) if evidence.pipeline else _of_all_ranks(case, actions)
+    others = _of_all_ranks(case, actions)
     uneven = uneven_stages(evidence, actions)
     if others is not None and uneven is not None:
         return max(others, uneven, key=lambda verdict: verdict.cost_ms_per_step or 0.0)
@@ -40,4 +40,5 @@ def judge(case: Case, actions: Sequence[Action]) -> Verdict:
 def _of_all_ranks(case: Case, actions: Sequence[Action]) -> Verdict | None:
     """Return what holds the job up without a late rank, if that is known to cost time."""
     evidence = case.evidence
-    return verdict_beside_missing(case) or slow_group(evidence) or busy_machine(evidence, actions)
+    beside_missing = None if evidence.pipeline else verdict_beside_missing(case)
+    return beside_missing or slow_group(evidence) or busy_machine(evidence, actions)

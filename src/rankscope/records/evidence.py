@@ -146,13 +146,16 @@ class SpareCpus:
 
 @dataclass(kw_only=True)
 class GroupDelay:
-    """A process group whose transfers take longer than those of comparable groups, and its cost per step."""
+    """A process group, or pairs of ranks, whose transfers take longer than comparable ones, and their cost per step."""
 
     ranks: list[int]
     kinds: list[str]
+    """Of its calls; ``message`` between pairs."""
     ratio: float
     cost_ms: float
     error_ms: float
+    pairs: list[list[int]] = field(default_factory=list)
+    """Of the ranks, between which messages are slow; empty for a process group."""
 
 
 @dataclass(kw_only=True)

@@ -218,7 +218,7 @@ def small(*, realistic: bool, seed: int = 0) -> list[World]:
 
 def others(*, realistic: bool, seed: int = 0) -> list[World]:
     """Faults and healthy jobs of kinds that :func:`faults` does not have: a stage late in some steps only, kernels that
-    never run alone, and all-to-alls of uneven volume."""
+    never run alone, all-to-alls of uneven volume, a slow adapter, and receives that are posted ahead."""
     own, short = (("own_shapes", True),), (("norms_us", 150.0),)
     rows: list[tuple[str, int, Fault | None, tuple[tuple[str, float], ...], bool]] = [
         ("pp", 4, Fault("slow_device", (1,), 1.4, "late"), (), False),
@@ -234,6 +234,10 @@ def others(*, realistic: bool, seed: int = 0) -> list[World]:
         ("pp", 4, None, own, True),
         ("fsdp", 4, None, short, True),
         ("ep", 4, None, (("uneven", 0.3),), True),
+        ("ppdp", 8, Fault("link", (3,), 20, axis="pp"), (), True),
+        ("cp", 8, Fault("link", (2,), 6, axis="cp"), (), True),
+        ("pp", 4, Fault("slow_device", (3,), 1.3), (("ahead", True), ("message_us", 240)), True),
+        ("ppdp", 8, None, (("ahead", True), ("message_us", 240)), True),
     ]
     worlds = []
     for number, (kind, size, fault, sizes, metadata) in enumerate(rows):

@@ -60,6 +60,8 @@ class Op:
     peer: int = -1
     label: str = ""
     shape: tuple[int, ...] = ()
+    ahead: bool = False
+    """Of communication: it does not wait for the compute launched before it, as a receive that is posted ahead."""
 
 
 Program = Callable[[int, int], Sequence[Op]]
@@ -234,7 +236,8 @@ def _rank(
             elif op.what in {"call", "pair", "ring"}:
                 if op.stream in last_of_stream:
                     yield from resolve(last_of_stream.pop(op.stream))
-                arrives = max(host + LAUNCH, streams.get(op.stream, 0) + GAP, streams[COMPUTE] + GAP)
+                computed = 0 if op.ahead else streams[COMPUTE] + GAP
+                arrives = max(host + LAUNCH, streams.get(op.stream, 0) + GAP, computed)
                 ran = Ran(op, step, begin, host, host + CALL, arrives)
                 done.ranks[rank].append(ran)
                 # the same factor on all members: that of the group's first rank

@@ -73,12 +73,14 @@ class _Step:
                    kind=kind, elements=elements, out_elements=elements if out is None else out, label=label)
             )  # fmt: skip
 
-    def pair(self, kind: str, axis: str, peer: int, elements: int, transfer_us: float, label: str) -> None:
+    def pair(
+        self, kind: str, axis: str, peer: int, elements: int, transfer_us: float, label: str, ahead: bool = False
+    ) -> None:
         low, high = sorted((self.rank, peer))
         self._add(
             Op("pair", host=16 * US, device=int(transfer_us * US), stream=f"nccl:{axis}:{low}-{high}:{kind}",
                group=self.mesh.group(self.rank, axis), axis=axis, kind=kind, elements=elements, out_elements=elements,
-               peer=peer, label=label)
+               peer=peer, label=label, ahead=ahead)
         )  # fmt: skip
 
     def ring(self, axis: str, elements: int, transfer_us: float, label: str) -> None:
@@ -178,9 +180,17 @@ def tp(mesh: Mesh, rank: int, layers: int = 6, work_us: float = 330) -> list[Op]
     return step.ops
 
 
-def pipeline(mesh: Mesh, rank: int, micro: int = 8, work_us: float = 900, own_shapes: bool = False) -> list[Op]:
+def pipeline(
+    mesh: Mesh,
+    rank: int,
+    micro: int = 8,
+    work_us: float = 900,
+    own_shapes: bool = False,
+    ahead: bool = False,
+    message_us: float = 60,
+) -> list[Op]:
     """One forward, one backward (1F1B); gradients over the replicas at the end. With ``own_shapes`` no two stages have
-    kernels of one size."""
+    kernels of one size. ``ahead``: receives are posted before the compute launched earlier has ended."""
     step = _Step(mesh, rank)
     stages = mesh.group(rank, "pp")
     stage, last = stages.index(rank), len(stages) - 1
@@ -188,21 +198,21 @@ def pipeline(mesh: Mesh, rank: int, micro: int = 8, work_us: float = 900, own_sh
 
     def forward(batch: int) -> None:
         if stage:
-            step.pair("recv", "pp", stages[stage - 1], 1_000_000, 60, f"rf{batch}")
+            step.pair("recv", "pp", stages[stage - 1], 1_000_000, message_us, f"rf{batch}", ahead)
             step.join(f"rf{batch}")
         step.kernel(work_us, "mm")
         step.kernel(work_us / 6, "gelu")
         if stage < last:
-            step.pair("send", "pp", stages[stage + 1], 1_000_000, 60, f"sf{batch}")
+            step.pair("send", "pp", stages[stage + 1], 1_000_000, message_us, f"sf{batch}")
 
     def backward(batch: int) -> None:
         if stage < last:
-            step.pair("recv", "pp", stages[stage + 1], 1_000_000, 60, f"rb{batch}")
+            step.pair("recv", "pp", stages[stage + 1], 1_000_000, message_us, f"rb{batch}", ahead)
             step.join(f"rb{batch}")
         step.kernel(work_us, "mm_grad_input")
         step.kernel(work_us, "mm_grad_weight")
         if stage:
-            step.pair("send", "pp", stages[stage - 1], 1_000_000, 60, f"sb{batch}")
+            step.pair("send", "pp", stages[stage - 1], 1_000_000, message_us, f"sb{batch}")
 
     ahead = min(last - stage, micro)
     for batch in range(ahead):

@@ -177,7 +177,8 @@ def simulate(
 ) -> list[RankTrace]:
     """Run the job and record every rank. ``noise`` spreads host and device times by that share.
 
-    ``links``: axis and number of a group -> how many times as long its transfers take.
+    ``links``: axis and number of a group -> how many times as long its transfers take; ``p2p`` and the rank that sends
+    -> the same for its messages to the next stage.
     """
     size, rng = mesh.size, np.random.default_rng(seed)
     host, streams = np.full(size, 10 * MS), {COMPUTE: np.zeros(size, np.int64), COMM: np.zeros(size, np.int64)}
@@ -221,8 +222,11 @@ def simulate(
             np.maximum.at(latest, group[who], begin[who])
             transfer = spread(item.device)[group % size]
             for (axis, number), times in (links or {}).items():
+                sends = axis == item.what == "p2p" and mesh.place[number, 0] == item.stage
                 transfer = np.where(
-                    (item.axis == axis) & (group == number), (transfer * times).astype(np.int64), transfer
+                    (group == group[number]) if sends else (item.axis == axis) & (group == number),
+                    (transfer * times).astype(np.int64),
+                    transfer,
                 )
             end = np.maximum(latest[group], begin) + transfer + rng.integers(0, 2 * US, size)
         link = out.correlation

@@ -221,11 +221,12 @@ def _slow_groups(windows: Sequence[WindowResult]) -> list[GroupDelay]:
     worst = max(windows, key=lambda w: sum(float(g.gains.mean()) for g in w.slow_groups), default=None)
     return [
         GroupDelay(
-            ranks=list(group.ranks),
-            kinds=list(group.kinds),
-            ratio=group.ratio,
+            ranks=list(group.slow.ranks),
+            kinds=list(group.slow.kinds),
+            ratio=group.slow.ratio,
             cost_ms=float(group.gains.mean()) / 1e6,
             error_ms=group.error / 1e6,
+            pairs=[list(pair) for pair in group.slow.pairs],
         )
         for group in (worst.slow_groups if worst is not None else [])
     ]

@@ -55,7 +55,8 @@ def pair_on_one_clock(sent: CallSequence, received: CallSequence, ahead: F64) ->
     """Pair the messages of two ranks whose clock offset is known from other calls.
 
     Send and receive kernels of a message overlap for as long as the message is on its way, and no message takes less
-    time than the shortest kernel of its size. Kernels of neighbouring messages seldom overlap for as long.
+    time than the shortest kernel of its size. Kernels of neighbouring messages seldom overlap for as long, but next to
+    a slow link they do, and longer: order decides in steps in which it agrees with that.
 
     Args:
         sent: messages as the sender recorded them.
@@ -69,9 +70,36 @@ def pair_on_one_clock(sent: CallSequence, received: CallSequence, ahead: F64) ->
     last = min(int(sent.end[-1]), int((received.end + ahead)[-1]))
     common = min(int(((s.end + a >= first) & (s.start + a <= last)).sum()) for s, a in ((sent, 0.0), (received, ahead)))
     least = _shortest(sent, received)
-    every = np.ones(len(sent), np.bool_)
-    pairs = by_time(sent, received, ahead, (0.0, SLACK_NS), every, least=least)
+    one, other = _in_order_of_steps(sent, received, ahead, least)
+    rest, remaining = (np.setdiff1d(np.arange(len(all_)), some) for all_, some in ((sent, one), (received, other)))
+    by_times = by_time(
+        sent.chosen(rest),
+        received.chosen(remaining),
+        ahead[remaining],
+        (0.0, SLACK_NS),
+        np.ones(len(rest), np.bool_),
+        least=least[rest],
+    )
+    pairs = np.concatenate((one, rest[by_times[0]])), np.concatenate((other, remaining[by_times[1]]))
     return pairs if common and len(pairs[0]) > MOSTLY * common else None
+
+
+def _in_order_of_steps(sent: CallSequence, received: CallSequence, ahead: F64, least: F64) -> Pairs:
+    """Pair by order the messages of steps in which both ranks have equally many, of equal sizes, that overlap long
+    enough."""
+    theirs = _by_step(received)
+    pairs = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for step, a in _by_step(sent).items():
+        b = theirs.get(step)
+        if b is None or len(a) != len(b) or (sent.must[a] != received.must[b]).any():
+            continue
+        both = np.minimum(sent.end[a], received.end[b] + ahead[b]) - np.maximum(
+            sent.start[a], received.start[b] + ahead[b]
+        )
+        if (both >= least[a] - SLACK_NS).all():
+            pairs.append((a, b))
+    one, other = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return one, other
 
 
 def _shortest(sent: CallSequence, received: CallSequence) -> F64:

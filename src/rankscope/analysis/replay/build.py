@@ -17,6 +17,7 @@ from rankscope.analysis.replay.cpu_rank import add_cpu_rank
 from rankscope.analysis.replay.device_rank import DeviceRank, least_gaps
 from rankscope.analysis.replay.graph import Graph
 from rankscope.analysis.replay.segments import Plan
+from rankscope.analysis.replay.unawaited_sends import overtake_sends
 from rankscope.trace.scratch import give_back
 
 __all__ = ["begins", "build_graph"]
@@ -28,10 +29,11 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     builder = Builder()
     window, ranks = CallNodes(builder, matched, waits), list[DeviceRank]()
     builder.settle()
+    overtake = overtake_sends(views)
     for column, view in enumerate(views):
         begin = begins(view, column, clocks, waits.steps)
         if view.device:
-            ranks.append(DeviceRank(builder, window, view, column, clocks, plan, begin))
+            ranks.append(DeviceRank(builder, window, view, column, clocks, plan, begin, overtake=overtake))
         else:
             add_cpu_rank(builder, window, view, column, clocks, plan, begin)
             builder.settle()

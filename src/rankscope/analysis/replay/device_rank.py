@@ -20,6 +20,7 @@ from rankscope.analysis.replay.collective_nodes import END, HOST, START, CallNod
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.segments import Plan
 from rankscope.analysis.replay.streams import last_before, previous_of_unlaunched, without_rounding
+from rankscope.analysis.replay.unawaited_sends import compute_stream, send_events, until
 from rankscope.trace.columns import Category
 from rankscope.trace.names import DEVICE_WORK, Kind
 
@@ -62,11 +63,17 @@ class DeviceRank:
         clocks: Clocks,
         plan: Plan,
         from_time: float = -np.inf,
+        *,
+        overtake: bool = False,
     ) -> None:
-        """Add the rank's nodes. What was launched before ``from_time`` (aligned clock, ns) keeps its recorded times."""
+        """Add the rank's nodes. What was launched before ``from_time`` (aligned clock, ns) keeps its recorded times.
+
+        ``overtake``: compute does not wait for the send that was launched last (:mod:`unawaited_sends`).
+        """
         self.builder, self.view, self.column, self.from_time = builder, view, column, from_time
         events = view.trace.events
         gpu = np.flatnonzero(one_of(view.kind, DEVICE_WORK))
+        self.sends = np.isin(gpu, send_events(view)) if overtake else np.zeros(len(gpu), np.bool_)
         self.launch, self.stream, self.step = events.launch[gpu], events.stream[gpu], events.step[gpu]
         self.launched = self.launch >= 0
         self.clocks = clocks
@@ -256,8 +263,10 @@ class DeviceRank:
             waited[at] = np.diff(waits_before[mine[at]], prepend=0) > 0
         begin, asked = self.begin[mine], self.asked[mine]
         reached: list[_Reached] = []
+        overtaking = streams == compute_stream(self.view) if self.sends.any() else np.zeros(len(mine), np.bool_)
         for stream in np.unique(self.stream).tolist():
-            before = last_before(np.flatnonzero(self.stream == stream), self.end, turn, begin)
+            pieces = np.flatnonzero(self.stream == stream)
+            before = last_before(pieces, self.end, turn, begin, until(pieces, turn, overtaking, self.sends))
             gap = begin - self.end[before]
             near = (gap <= NEAR_NS) if not len(waits) else np.zeros(len(gap), np.bool_)
             taken = np.flatnonzero((before >= 0) & ((streams == stream) | waited | near))

@@ -52,8 +52,9 @@ def previous_of_unlaunched(
     return np.concatenate(piece), np.concatenate(previous)
 
 
-def last_before(pieces: I64, end: F64, turn: I64, begin: F64) -> I64:
-    """For each launched piece (in order of launch), find the last to end among ``pieces`` launched earlier.
+def last_before(pieces: I64, end: F64, turn: I64, begin: F64, until: I64) -> I64:
+    """For each launched piece (in order of launch), find the last to end among ``pieces`` launched before the turn
+    ``until``.
 
     Only pieces that ended before it begins count; -1 for none.
     """
@@ -62,7 +63,7 @@ def last_before(pieces: I64, end: F64, turn: I64, begin: F64) -> I64:
     place = np.searchsorted(end[order], begin, side="right") - 1
     # Streams run in order of launch: the last piece launched earlier is the answer unless it ended too late.
     least = np.minimum.accumulate(own[::-1])[::-1]
-    place = np.minimum(place, np.searchsorted(least, np.arange(len(begin)), side="left") - 1)
-    while len(wrong := np.flatnonzero((place >= 0) & (own[place] >= np.arange(len(begin))))):
+    place = np.minimum(place, np.searchsorted(least, until, side="left") - 1)
+    while len(wrong := np.flatnonzero((place >= 0) & (own[place] >= until))):
         place[wrong] -= 1
     return np.where(place >= 0, order[place], -1)

@@ -33,7 +33,7 @@ from rankscope.analysis.stragglers.slow_devices import slow_devices
 from rankscope.analysis.stragglers.statistics import confidence
 from rankscope.statistics.thresholds import LEAST_COST, MATTERS
 
-__all__ = ["Measured", "join", "measure"]
+__all__ = ["Measured", "asking", "join", "measure"]
 
 F64 = NDArray[np.float64]
 
@@ -62,12 +62,12 @@ class Measured:
     """Gain per step if the extra time of this rank and of those ``beside`` is removed; None for a single rank."""
 
 
-def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
+def measure(window: Window, step_ns: float) -> tuple[list[Measured], float, float]:
     """Find the ranks that cost the job more than :data:`MATTERS` of its step time ``step_ns``.
 
     Returns:
-        The ranks, the costliest first; and the share by which a device must be slower than the others to be told from
-        noise, infinite where unknown.
+        The ranks, the costliest first; the share by which a device must be slower than the others to be told from
+        noise, infinite where unknown; and the share of their speed that kernels lose beside communication.
     """
     replay, found, lost, shows = window.replay, host_delays(window), 0.0, np.inf
     if window.device:
@@ -86,12 +86,19 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float]:
         extra[candidate.column] = extra.get(candidate.column, 0.0) + candidate.extra
     # Removing extra time gains no more than that time.
     columns = sorted((r for r in extra if extra[r] >= least), key=lambda r: -extra[r])[:MOST]
-    columns, together, gains = _least_set(window, found, columns, least, lost if lost > NEGLIGIBLE else 0.0)
+    columns, together, gains = _least_set(window, found, columns, least, lost)
     ranks = [_measured(r, gains[r], [c for c in found if c.column == r], columns, window.mesh) for r in columns]
     if len(ranks) > 1:
         for rank in ranks:
             rank.together = together
-    return sorted(ranks, key=lambda rank: -float(rank.gains.sum())), float(np.expm1(shows))
+    return sorted(ranks, key=lambda rank: -float(rank.gains.sum())), float(np.expm1(shows)), lost
+
+
+def asking(replay: Replay, lost: float) -> Callable[[Changed], F64]:
+    """Return what :meth:`Replay.gains` is if kernels lose this share of their speed beside communication."""
+    if lost <= NEGLIGIBLE:
+        return replay.gains
+    return partial(OverlapSlowdown.of(replay.graph, lost).gains, replay)
 
 
 def _least_set(
@@ -105,8 +112,7 @@ def _least_set(
     replay = window.replay
     together, gains = np.zeros(replay.steps), dict[int, F64]()
     # With many calls the others wait beside most of their work, and much of a gain is that they no longer do.
-    slowed = OverlapSlowdown.of(replay.graph, lost) if columns and lost > 0 else None
-    ask = replay.gains if slowed is None else partial(slowed.gains, replay)
+    ask = asking(replay, lost if columns else 0.0)
     while columns:
         together, gains = _gains_of_each(window, found, columns, ask)
         kept = [r for r in columns if gains[r].sum() >= least]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.analysis.clocks.steps import step_length
+from rankscope.analysis.links.slow_groups import slow_groups
 from rankscope.analysis.matching.rings import pipeline_channels
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.alone import ALONE, replay_alone
@@ -18,7 +19,6 @@ from rankscope.analysis.stragglers.measured import join, measure
 from rankscope.analysis.stragglers.model_error import mesh_of
 from rankscope.analysis.stragglers.own_delays import delays_in_some_steps
 from rankscope.analysis.stragglers.profile import Profile, profile
-from rankscope.analysis.stragglers.slow_groups import slow_groups
 from rankscope.analysis.windows.comparable import comparable
 from rankscope.analysis.windows.outsiders import LAUNCHED, NO_LAUNCHES, launched
 from rankscope.analysis.windows.result import WindowResult
@@ -108,9 +108,9 @@ def _replay_all(result: WindowResult) -> str | None:
     window = _window(result, replay)
     if (why := _judge_by_places(result, window, suspects)) is not None:
         return why
-    measured, result.visible = measure(window, step_ns)
+    measured, result.visible, lost = measure(window, step_ns)
     join(result.lateness, measured, step_ns, device=window.device)
-    result.slow_groups = slow_groups(replay, matched, waits, step_ns, result.mesh)
+    result.slow_groups = slow_groups(window, waits, step_ns, lost)
     return None
 
 

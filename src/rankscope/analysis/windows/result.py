@@ -15,6 +15,7 @@ from rankscope.analysis.accounting.idle import IdleTime
 from rankscope.analysis.accounting.usage import Usage
 from rankscope.analysis.clocks.alignment import Clocks
 from rankscope.analysis.clocks.waits import Waits
+from rankscope.analysis.links.slow_groups import SlowGroup
 from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView
@@ -23,7 +24,6 @@ from rankscope.analysis.replay.what_if import Replay
 from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.model_error import MESHES
 from rankscope.analysis.stragglers.profile import Profile
-from rankscope.analysis.stragglers.slow_groups import SlowGroup
 
 __all__ = ["WindowResult", "once_per_window"]
 

@@ -11,8 +11,8 @@ from rankscope.diagnose.rules.table import advice_of
 from rankscope.diagnose.verdicts.limit import by_replay, own_step, what_limits
 from rankscope.diagnose.verdicts.smallest_fault import in_short, smallest_fault
 from rankscope.diagnose.verdicts.step import DISTORTED
-from rankscope.listing import named_ranks, some_ranks
-from rankscope.records.evidence import Evidence
+from rankscope.listing import counted, named_ranks, some_ranks
+from rankscope.records.evidence import Evidence, GroupDelay
 from rankscope.records.report import Action, Confidence, Verdict
 from rankscope.statistics.thresholds import UNIFORM
 
@@ -28,12 +28,11 @@ BUSY_HOST = 50.0
 
 
 def slow_group(evidence: Evidence) -> Verdict | None:
-    """A group that communicates over a slow link: no rank computes longer, and the ranks share the cost."""
+    """Ranks that communicate over a slow link: no rank computes longer, and the ranks share the cost."""
     if not evidence.slow_groups:
         return None
     worst, step = evidence.slow_groups[0], evidence.step_ms or 0.0
-    calls = " and ".join(kind.replace("_", "-") for kind in worst.kinds[:2])
-    more = len(evidence.slow_groups) - 1
+    more, like = len(evidence.slow_groups) - 1, "pairs" if worst.pairs else "groups"
     cost = with_error(worst.cost_ms, worst.error_ms)
     return Verdict(
         kind="comm_bound",
@@ -42,19 +41,32 @@ def slow_group(evidence: Evidence) -> Verdict | None:
         cost_ms_per_step=worst.cost_ms,
         cost_error_ms=worst.error_ms,
         sentence=f"A slow link holds the job back: {cost} of each {step_time(step)} step "
-        f"({share(worst.cost_ms, step)}). {calls.capitalize()} of ranks {some_ranks(worst.ranks)} take "
-        f"{worst.ratio:.1f} times as long as in like groups.",
+        f"({share(worst.cost_ms, step)}). {_who_is_slow(worst)}.",
         why=[
-            f"With the transfers of like groups the step takes {amount(max(step - worst.cost_ms, 0.0))}.",
+            f"With the transfers of like {like} the step takes {amount(max(step - worst.cost_ms, 0.0))}.",
             "Transfers are taken from the arrival of the last rank, so that nobody's lateness is in them.",
-            *_what_they_share(evidence, worst.ranks),
-            *([f"{more} more group{'s' if more > 1 else ''} communicate slowly too."] if more else []),
+            *_what_they_share(evidence, worst),
+            *([f"{counted(more, 'more link')} {'are' if more > 1 else 'is'} slow too."] if more else []),
         ],
         next=SLOW_LINK_ADVICE,
     )
 
 
-def _what_they_share(evidence: Evidence, ranks: list[int]) -> list[str]:
+def _who_is_slow(worst: GroupDelay) -> str:
+    if not worst.pairs:
+        calls = " and ".join(kind.replace("_", "-") for kind in worst.kinds[:2])
+        return (
+            f"{calls.capitalize()} of ranks {some_ranks(worst.ranks)} take {worst.ratio:.1f} times as long as in like "
+            "groups"
+        )
+    between = " and ".join(map(str, worst.ranks)) if len(worst.pairs) == 1 else some_ranks(worst.ranks)
+    return f"Messages between ranks {between} take {worst.ratio:.1f} times as long as between like pairs of ranks"
+
+
+def _what_they_share(evidence: Evidence, worst: GroupDelay) -> list[str]:
+    ranks = worst.ranks
+    if len(worst.pairs) > 1 and (common := set.intersection(*map(set, worst.pairs))):
+        return [f"All of them are to or from rank {common.pop()}: look at its adapter first."]
     place = shared_place(evidence, sorted(ranks))
     if place is None or place.kind == "group":
         return []  # that they are a group has been said
