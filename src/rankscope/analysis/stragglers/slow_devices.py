@@ -29,6 +29,8 @@ F64 = NDArray[np.float64]
 TYPICAL = 0.5
 """A device is slow in a step where the median kernel takes longer by so much of what the mean one does: it is slow at
 most of its work. Of a healthy one a few kernels may take several times as long."""
+EXPLAINED = float(np.log(1.6))
+"""Logarithm of the largest ratio by which kernels took longer beside communication (measured)."""
 ROUNDS = 3
 """Number of repeated comparisons, each with the ranks and steps that were not slow in the one before."""
 
@@ -78,7 +80,8 @@ def longer_by_kind(
 
     Kinds that run alone on the slow rank only, because the others wait beside them, are compared as they ran, with that
     loss taken off. They are taken to be slower by no more than the mean of the others, which needs no such estimate: a
-    device that is slow at what is bound by memory need not be slow at matrix products.
+    device that is slow at what is bound by memory need not be slow at matrix products. What takes longer than
+    communication beside it explains needs none either.
     """
     kind_of_pair = np.zeros(int(table.pair.max()) + 1, np.int64)
     kind_of_pair[table.pair] = table.kind
@@ -95,7 +98,8 @@ def longer_by_kind(
     for column, longer in paired.items():
         mine = slow & (table.rank == column)
         seen = np.maximum(medians_by_key(table.kind[mine], alone[mine], kinds) - usual, 0.0)
-        longer[:] = np.where(np.isnan(longer), np.fmin(seen, log[column].max()), longer)
+        seen = np.where(seen > EXPLAINED, seen, np.fmin(seen, log[column].max()))
+        longer[:] = np.where(np.isnan(longer), seen, longer)
     return paired, lost
 
 
