@@ -48,7 +48,7 @@ ACTIVE = 100
 """Steps of the window: as many as give something to ship until the end."""
 COMPUTE, DEVICE_S = 4, 0.010
 """Layers of a step, and its part in which no core works for the rank, as the host waits for a device."""
-BLOCK_S, SETTLES_S = 5.0, 2.0
+BLOCK_S, SETTLES_S = 6.0, 3.0
 """Length of a block, and of its beginning, which does not count, because buffers empty until then."""
 LIMIT_S = 600.0
 """Of a job, with what it does at its end."""
