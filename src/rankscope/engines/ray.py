@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from rankscope.engines.base import Engine, missing_package
 from rankscope.errors import ConfigError
 
 __all__ = ["ENGINE"]
+
+_WAIT_S = 30
+"""Time limit for a cluster's port to answer, seconds."""
 
 
 class _Tasks(Executor):
@@ -46,6 +50,7 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
     starts = not ray.is_initialized()
     if starts:
+        _reach(address)
         try:
             ray.init(**where, log_to_driver=False, configure_logging=False)
         except Exception as error:  # Ray raises Exception itself when its processes do not start in time
@@ -56,6 +61,21 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     finally:
         if starts:
             ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Connect to an address once, because Ray itself tries for minutes.
+
+    Raises:
+        ConfigError: nothing answers there.
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        return  # "auto", or the cluster of this machine
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_WAIT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--engine ray: {_not_there(address)} ({error})") from error
 
 
 def _not_there(address: str) -> str:

@@ -4,7 +4,7 @@ files."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +101,7 @@ def reduce_shares(
     shares: Sequence[Share],
     executor: Executor | None = None,
     done: Callable[[int, int], None] = lambda *_: None,
+    here: Callable[[int, str], None] = lambda *_: None,
 ) -> Iterator[tuple[Share, str]]:
     """Make the objects of all shares. A share that fails in the executor is tried once more in this process.
 
@@ -108,6 +109,7 @@ def reduce_shares(
         shares: of :func:`shares_of`.
         executor: runs the work; None: this process, one after the other.
         done: called with shares done and shares in total.
+        here: called with the number of shares that the executor's workers did not make, and the first reason.
 
     Yields:
         The shares that have no object, and why.
@@ -115,17 +117,27 @@ def reduce_shares(
     left = list(shares)
     if executor is not None:
         futures = {executor.submit(reduce_share, share): share for share in shares}
-        left = []
+        left, why = [], ""
         for number, future in enumerate(as_completed(futures), 1):
             if future.cancelled() or future.exception() is not None:
                 left.append(futures[future])
+                why = why or _why(future)
             done(number - len(left), len(shares))
+        if left:
+            here(len(left), why)
     for place, share in enumerate(left):
         try:
             reduce_share(share)
         except Exception as error:
             yield share, f"{type(error).__name__}: {error}"
         done(len(shares) - len(left) + place + 1, len(shares))
+
+
+def _why(future: Future[int]) -> str:
+    if future.cancelled():
+        return "it was cancelled"
+    error = future.exception()
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _reduced(candidate: Candidate, writer: ObjectWriter) -> ReducedFile:

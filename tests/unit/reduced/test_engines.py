@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
 from pathlib import Path
 from shutil import which
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rankscope import cli
+from rankscope import __version__, cli
 from rankscope.analysis.pipeline import analyze
 from rankscope.engines import mpi
 from rankscope.engines.table import BY_NAME
@@ -211,4 +214,56 @@ def test_a_library_that_is_missing_is_no_missing_package(monkeypatch: pytest.Mon
 
 def test_the_local_engine_has_no_address() -> None:
     with pytest.raises(ConfigError, match="has none"), BY_NAME["local"].open("tcp://elsewhere", None):
+        pass
+
+
+def test_an_address_of_ray_that_does_not_answer_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(remote=lambda call: call, is_initialized=lambda: False))
+    with socket.socket() as server:  # bound, and does not listen
+        server.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ConfigError, match="no cluster of Ray at"), BY_NAME["ray"].open(address, None):
+            pass
+
+
+class _Client(AbstractContextManager["_Client"]):
+    """A client of Dask whose workers have these versions of rankscope."""
+
+    def __init__(self, versions: list[str | Exception]) -> None:
+        self.versions = versions
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, call: Any, **_: Any) -> _Client:
+        return self
+
+    def result(self, timeout: float) -> int:
+        if not self.versions:
+            raise TimeoutError
+        return 0
+
+    def run(self, call: Any, *_: Any, **__: Any) -> dict[str, str | Exception]:
+        return {f"tcp://node-{n}:1": version for n, version in enumerate(self.versions)}
+
+
+@pytest.mark.parametrize(
+    ("versions", "why"),
+    [
+        ([], "no free worker for 600 s"),
+        ([__version__, "0.0.9"], r"node-1:1 has another version of rankscope \(0.0.9\)"),
+        ([ModuleNotFoundError("No module named 'rankscope'")], "node-0:1 cannot load rankscope"),
+    ],
+)
+def test_workers_of_dask_without_this_version_are_refused(
+    versions: list[str | Exception], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=lambda **_: _Client(versions)))
+    with pytest.raises(ConfigError, match=why), BY_NAME["dask"].open("node-0:8786", None):
+        pass
+
+
+def test_a_scheduler_file_that_is_missing_is_not_taken_for_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace())
+    with pytest.raises(ConfigError, match="no such file"), BY_NAME["dask"].open("/nowhere/scheduler.json", None):
         pass

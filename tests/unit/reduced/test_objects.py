@@ -213,7 +213,10 @@ class Dying(Executor):
 def test_what_a_worker_leaves_undone_is_done_here(job: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     shares = shares_of([job], str(tmp_path / "objects"), objects=2)
-    assert list(reduce_shares(shares, Dying(), lambda done, of: told.append((done, of)))) == []
+    here: list[tuple[int, str]] = []
+    made = reduce_shares(shares, Dying(), lambda done, of: told.append((done, of)), lambda *why: here.append(why))
+    assert list(made) == []
+    assert here == [(1, "BrokenProcessPool: a process died")]
     assert told[-1] == (2, 2)
     assert [trace.rank for trace in load_objects([tmp_path / "objects"]).traces] == [0, 1]
 

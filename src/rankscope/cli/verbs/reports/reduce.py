@@ -82,7 +82,7 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
     engine = engine_of(arguments, here=alone)
     with show_progress(say) as doing, engine as executor:
         progress = doing.bytes("reducing traces")
-        failed = list(reduce_shares(shares, executor, progress))
+        failed = list(reduce_shares(shares, executor, progress, _here))
     for share, why in failed:
         say(f"no object {share.target}: {why}")
     print(f"{arguments.output}: {whole - len(failed)} object(s) of reduced traces")
@@ -93,6 +93,10 @@ def _reduce(arguments: argparse.Namespace, paths: list[Path]) -> int:
             "`rankscope cluster-report` reads as well: remove them if they are of another run, or name another --output"
         )
     return RunDirError.exit_code if failed else 0
+
+
+def _here(count: int, why: str) -> None:
+    say(f"{count} object(s) are made in this process, because a worker of the engine did not ({why})")
 
 
 def _others(shares: list[Share]) -> list[str]:
