@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from rankscope.errors import RunDirError
 from rankscope.rundir.foreign import open_foreign
+from rankscope.rundir.urls import has_folders
 from rankscope.trace.files.objects import MOST_BYTES, SUFFIX, Contents, ObjectReader
 
 __all__ = ["Place", "is_url", "place_of", "places_in", "written"]
@@ -89,7 +90,8 @@ def written(where: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / "object"
         yield local
-        files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if has_folders(files.protocol):
+            files.makedirs(path.rpartition("/")[0], exist_ok=True)
         files.put_file(str(local), path)
         files.invalidate_cache()
         size = files.info(path)["size"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["is_url", "last_name", "url_of"]
+__all__ = ["has_folders", "is_url", "last_name", "url_of"]
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/]|file:///")
 _AS_PATH = re.compile(r"([a-z][a-z0-9+.-]+):/+")
@@ -27,3 +27,12 @@ def url_of(path: Path) -> str | None:
 def last_name(url: str) -> str:
     """Return the part of a URL after the last slash."""
     return url.rstrip("/").rpartition("/")[2]
+
+
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss"})
+
+
+def has_folders(protocol: str | tuple[str, ...]) -> bool:
+    """Return whether a file system of fsspec with this protocol needs folders to be made. Stores of objects do not, and
+    would make a bucket where the name of one is mistyped."""
+    return _BUCKETS.isdisjoint((protocol,) if isinstance(protocol, str) else protocol)

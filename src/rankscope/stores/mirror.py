@@ -16,6 +16,7 @@ from typing import Any
 
 from rankscope.errors import RunDirError
 from rankscope.rundir.files import sha256_of, sha256_of_stream, temporary_beside
+from rankscope.rundir.urls import has_folders
 from rankscope.stores.paced import Telling, paced
 
 __all__ = ["NOTES", "Mirror"]
@@ -173,7 +174,8 @@ class Mirror:
         return paced(getattr(self._files, name), getattr(self._files, f"_{name}", None), self._moved)
 
     def _make_folder(self, remote: str) -> None:
-        self._files.makedirs(remote.rpartition("/")[0], exist_ok=True)
+        if has_folders(self._files.protocol):
+            self._files.makedirs(remote.rpartition("/")[0], exist_ok=True)
 
     def _notes(self) -> dict[str, _Known]:
         try:

@@ -14,6 +14,7 @@ from rankscope.errors import RunDirError
 from rankscope.reduced.collected import load_objects
 from rankscope.reduced.reduce import reduce_shares, shares_of, without_whole
 from rankscope.reduced.store import place_of, places_in
+from rankscope.rundir.urls import has_folders
 
 TRACES = Path(__file__).parents[2] / "data" / "traces" / "ddp_slow_gpu"
 
@@ -124,3 +125,8 @@ def test_a_server_of_s3_that_dies_while_it_is_written(tmp_path: Path, monkeypatc
         assert [place.open().read() for place in places_in(url)] == local
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [(("s3", "s3a"), False), ("gs", False), (("file", "local"), True)])
+def test_no_bucket_is_made_where_folders_are(protocol: str | tuple[str, ...], expected: bool) -> None:
+    assert has_folders(protocol) is expected
