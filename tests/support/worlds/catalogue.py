@@ -236,8 +236,8 @@ def others(*, realistic: bool, seed: int = 0) -> list[World]:
         ("ep", 4, None, (("uneven", 0.3),), True),
         ("ppdp", 8, Fault("link", (3,), 20, axis="pp"), (), True),
         ("cp", 8, Fault("link", (2,), 6, axis="cp"), (), True),
-        ("pp", 4, Fault("slow_device", (3,), 1.3), (("ahead", True), ("message_us", 240)), True),
-        ("ppdp", 8, None, (("ahead", True), ("message_us", 240)), True),
+        ("pp", 4, Fault("slow_device", (3,), 1.3), (("posted_ahead", True), ("message_us", 240)), True),
+        ("ppdp", 8, None, (("posted_ahead", True), ("message_us", 240)), True),
     ]
     worlds = []
     for number, (kind, size, fault, sizes, metadata) in enumerate(rows):

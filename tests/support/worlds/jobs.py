@@ -186,11 +186,11 @@ def pipeline(
     micro: int = 8,
     work_us: float = 900,
     own_shapes: bool = False,
-    ahead: bool = False,
+    posted_ahead: bool = False,
     message_us: float = 60,
 ) -> list[Op]:
     """One forward, one backward (1F1B); gradients over the replicas at the end. With ``own_shapes`` no two stages have
-    kernels of one size. ``ahead``: receives are posted before the compute launched earlier has ended."""
+    kernels of one size. ``posted_ahead``: receives are posted before the compute launched earlier has ended."""
     step = _Step(mesh, rank)
     stages = mesh.group(rank, "pp")
     stage, last = stages.index(rank), len(stages) - 1
@@ -198,7 +198,7 @@ def pipeline(
 
     def forward(batch: int) -> None:
         if stage:
-            step.pair("recv", "pp", stages[stage - 1], 1_000_000, message_us, f"rf{batch}", ahead)
+            step.pair("recv", "pp", stages[stage - 1], 1_000_000, message_us, f"rf{batch}", posted_ahead)
             step.join(f"rf{batch}")
         step.kernel(work_us, "mm")
         step.kernel(work_us / 6, "gelu")
@@ -207,7 +207,7 @@ def pipeline(
 
     def backward(batch: int) -> None:
         if stage < last:
-            step.pair("recv", "pp", stages[stage + 1], 1_000_000, message_us, f"rb{batch}", ahead)
+            step.pair("recv", "pp", stages[stage + 1], 1_000_000, message_us, f"rb{batch}", posted_ahead)
             step.join(f"rb{batch}")
         step.kernel(work_us, "mm_grad_input")
         step.kernel(work_us, "mm_grad_weight")

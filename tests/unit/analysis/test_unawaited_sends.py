@@ -17,7 +17,7 @@ from .worlds import Mesh, pipeline, simulate
 def test_what_a_slow_stage_costs_where_receives_are_posted_ahead(tmp_path) -> None:
     """Without the fault the others receive in time, and compute while their last message is on its way. If they waited
     for it, 240 us, the cost would be 4 % less."""
-    fault, sizes = Fault("slow_device", (3,), 1.3), (("ahead", True), ("message_us", 240))
+    fault, sizes = Fault("slow_device", (3,), 1.3), (("posted_ahead", True), ("message_us", 240))
     made = simulated(World("ahead", "pp", 4, fault, realistic=False, shifted=(), sizes=sizes))
     for rank, text in enumerate(made.texts):
         (tmp_path / f"rank_{rank}.json").write_text(text)
