@@ -39,6 +39,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TORCH_GLOO_LAZY_INIT": "1", "GLOO_SOCKET_IFNAME": "lo",
         "KINETO_LOG_LEVEL": "6", "MALLOC_ARENA_MAX": "2", "COLUMNS": "100",
     }  # fmt: skip
-    servers = [server(scratch, number, environment) for number in range(args.nodes * args.forked)]
+    with ThreadPoolExecutor(8) as starting:
+        servers = list(starting.map(lambda n: server(scratch, n, environment), range(args.nodes * args.forked)))
     begin, watch, nodes = time.time(), Watch(scratch), list[Any]()
     try:
         for number in range(args.nodes):
