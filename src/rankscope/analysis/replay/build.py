@@ -42,6 +42,7 @@ def build_graph(views: Sequence[RankView], matched: Matched, clocks: Clocks, wai
     while ranks:
         ranks.pop().add(least)
         builder.settle()
+    give_back()
     graph = builder.finish(window.end, window.start, matched.column)
     give_back()
     return graph

@@ -35,8 +35,14 @@ AT_ONCE = 1 << 20
 DEEPEST = 64
 """Largest number of nodes of equal time that are sorted along a chain of edges. It bounds the work on a cycle."""
 
+_NODE = (np.float64, np.int8, np.bool_)
+"""Kinds of the columns of nodes: time, rise, and whether the time is fixed."""
 _EDGE = (np.int32, np.int32, np.float64, np.float64, np.int8, np.int32, np.int32)
 """Kinds of the columns of edges: target, source, base, work, label, owner and segment."""
+_DEVICE = (np.int32, np.int32, np.float64)
+"""Kinds of the columns of device work: owner, segment and duration."""
+_STOP = (np.int32, np.int64, np.int32, np.int32)
+"""Kinds of the columns of :class:`Stops`; the last two are provisional nodes."""
 
 
 @dataclass(slots=True)
@@ -48,14 +54,14 @@ class Builder:
     residual: float = 0.0
     ranks: int = 0
     """One more than the largest column of a rank that owns an edge."""
-    _nodes: list[tuple[F64, I8, Mask]] = field(default_factory=list)
+    _nodes: GrowingTable = field(default_factory=lambda: GrowingTable(_NODE))
     _new: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
     """Edges that are not sorted yet."""
     _edges: GrowingTable = field(default_factory=lambda: GrowingTable(_EDGE))
     """Edges that are: all into one node are neighbours, in the order in which they were added."""
-    _device: list[tuple[I32, I32, F64]] = field(default_factory=list)
+    _device: GrowingTable = field(default_factory=lambda: GrowingTable(_DEVICE))
     _pinned: list[I64 | I32] = field(default_factory=list)
-    _stops: list[tuple[I32, I64, I64, I64]] = field(default_factory=list)
+    _stops: GrowingTable = field(default_factory=lambda: GrowingTable(_STOP))
     _pieces: Scratch = field(default_factory=Scratch)
     """Apart from the graph, so that its files go with it."""
 
@@ -63,8 +69,7 @@ class Builder:
         """Add nodes and return their provisional numbers. ``time`` is in ns; ``rise`` orders nodes of equal time."""
         times = np.atleast_1d(np.asarray(time, np.float64))
         size = len(times)
-        same, constant = np.broadcast_to(np.int8(rise), size), np.broadcast_to(np.asarray(fixed, np.bool_), size)
-        self._nodes.append((self._pieces.keep(times), same, constant))
+        self._nodes.append(times, np.full(size, rise), np.broadcast_to(fixed, size))
         self.count += size
         return np.arange(self.count - size, self.count)
 
@@ -104,11 +109,11 @@ class Builder:
 
     def device(self, owner: int, segment: I64, ns: F64) -> None:
         """Add pieces of device work."""
-        self._device.append((np.full(len(ns), owner, np.int32), segment.astype(np.int32), ns))
+        self._device.append(np.full(len(ns), owner), segment, ns)
 
     def stops(self, owner: int, event: I64, asked: I64, done: I64) -> None:
         """Add calls in which a host waits for its device."""
-        self._stops.append((np.full(len(event), owner, np.int32), event, asked, done))
+        self._stops.append(np.full(len(event), owner), event, asked, done)
 
     def finish(self, ends: I64, starts: I64 = NOTHING, member: NDArray[np.integer[Any]] = NOTHING) -> Graph:
         """Drop edges that point backwards in time, sort the nodes by level or by time, and renumber them.
@@ -119,8 +124,7 @@ class Builder:
             member: columns of these members.
         """
         self.settle()
-        time, rise, fixed = (np.concatenate(c) for c in zip(*self._nodes, strict=True))
-        self._nodes.clear()
+        time, rise, fixed = self._nodes.columns()
         for nodes in self._pinned:
             fixed[nodes] = True
         columns, graph = self._edges.columns(), Scratch()
@@ -128,31 +132,25 @@ class Builder:
         order, backward = _in_time(time, rise, source, target)
         into = _Into(target, len(time), backward)
         del rise, target
-        kept, count = np.concatenate([NO_EDGES, *map(into.of, _blocks(order))]), into.count[order]
-        del into
-        place, first = _inverse(order), _begins(count)
-        source = place[source[kept]]
         bounds: list[int] | None = None
         if self.ranks > WIDE:
-            level = level_of(first, source, fixed[order], self.ranks)
+            level = self._level(order, into, source, fixed)
             bounds = np.cumsum(np.concatenate(([0], np.bincount(level)))).tolist()
             narrow = level.astype(np.uint16) if len(bounds) < 1 << 16 else level  # sorted by radix
-            by_level = np.argsort(narrow, kind="stable").astype(np.int32)
+            order = order[np.argsort(narrow, kind="stable")]
             del level, narrow
-            moved = _inverse(by_level)
-            edges = np.concatenate([ranges(first[nodes], count[nodes]) for nodes in _blocks(by_level)])
-            kept, source = kept[edges], moved[source[edges]]
-            order, place, first = order[by_level], moved[place], _begins(count[by_level])
-            del by_level, moved, edges
+        place, first = _inverse(order), _begins(into.count[order])
+        kept = into.of_each(order)
+        del into
+        source = graph.joined(len(kept), np.int32, (place[source[these]] for these in _blocks(kept)))
         recorded, fixed = graph.keep(time[order]), graph.keep(fixed[order])
-        starting, source = graph.keep(first.astype(np.int64)), graph.keep(source)
-        del time, order, count, first
+        starting = graph.keep(first.astype(np.int64))
+        del time, order, first
         base, work, label, owner, segment = (
             graph.joined(len(kept), column.dtype, (column[these] for these in _blocks(kept))) for column in columns
         )
-        device = [np.concatenate(c) for c in zip(*self._device, strict=True)]
-        nowhere = (np.empty(0, np.int32), *(np.empty(0, np.int64) for _ in range(3)))
-        owners, events, asked, done = (np.concatenate(c) for c in zip(nowhere, *self._stops, strict=True))
+        owners, events, asked, done = self._stops.columns()
+        device_owner, device_segment, device_work = map(graph.keep, self._device.columns())
         return Graph(
             recorded=recorded,
             fixed=fixed,
@@ -163,9 +161,9 @@ class Builder:
             label=label,
             owner=owner,
             segment=segment,
-            device_owner=graph.keep(device[0]) if device else np.empty(0, np.int32),
-            device_segment=graph.keep(device[1]) if device else np.empty(0, np.int32),
-            device_work=graph.keep(device[2]) if device else np.empty(0),
+            device_owner=device_owner,
+            device_segment=device_segment,
+            device_work=device_work,
             ends=graph.keep(place[ends]),
             starts=graph.keep(place[starts]),
             member=graph.keep(member.astype(np.int32)),
@@ -174,6 +172,12 @@ class Builder:
             dropped=len(backward),
             levels=None if bounds is None else Levels(starting, source, bounds),
         )
+
+    def _level(self, order: I32, into: _Into, source: I32, fixed: Mask) -> I32:
+        """Return the level of each node, in their order by time, in which those of each level lie near one another."""
+        place = _inverse(order)
+        by_time = np.concatenate([NO_EDGES, *(place[source[into.of(nodes)]] for nodes in _blocks(order))])
+        return level_of(_begins(into.count[order]), by_time, fixed[order], self.ranks)
 
 
 class _Into:
@@ -207,6 +211,15 @@ class _Into:
         """Return the edges into these nodes, node by node."""
         edges = ranges(self._begin[nodes], self.count[nodes]).astype(np.int32, copy=False)
         return edges if self._kept is None else self._kept[edges]
+
+    def of_each(self, nodes: I32) -> I32:
+        """Return the same, for many nodes."""
+        edges, end = np.empty(int(self.count[nodes].sum()), np.int32), 0
+        for some in _blocks(nodes):
+            these = self.of(some)
+            edges[end : end + len(these)] = these
+            end += len(these)
+        return edges
 
 
 def _depth(nodes: int, rise: I8, source: I32, target: I32) -> I32:

@@ -71,11 +71,8 @@ def measure(window: Window, step_ns: float) -> tuple[list[Measured], float, floa
     """
     replay, found, lost, shows = window.replay, host_delays(window), 0.0, np.inf
     if window.device:
-        table = kernel_table(window.views, window.plan.peers, window.steps)
-        if len(table.rank):
-            slow, lost, shows = slow_devices(window, table)
-            found += slow
-            found += more_work(window, table) if window.complete else []
+        slow, lost, shows = _on_devices(window)
+        found += slow
         found += extra_syncs(window)
     elif window.complete:
         found += more_operators(window)
@@ -99,6 +96,15 @@ def asking(replay: Replay, lost: float) -> Callable[[Changed], F64]:
     if lost <= NEGLIGIBLE:
         return replay.gains
     return partial(OverlapSlowdown.of(replay.graph, lost).gains, replay)
+
+
+def _on_devices(window: Window) -> tuple[list[Candidate], float, float]:
+    """Return what :func:`slow_devices` does, and with the candidates those that have more work."""
+    table = kernel_table(window.views, window.plan.peers, window.steps)
+    if not len(table.rank):
+        return [], 0.0, np.inf
+    found, lost, shows = slow_devices(window, table)
+    return found + (more_work(window, table) if window.complete else []), lost, shows
 
 
 def _least_set(
