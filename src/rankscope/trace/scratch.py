@@ -140,6 +140,8 @@ class GrowingTable:
 
     def columns(self) -> Iterator[NDArray[Any]]:
         """Return the columns one after the other, each in memory; what has been returned is no more in the table."""
+        if self._files:
+            self._write()
         files: Sequence[_GrowingFile | None] = self._files or [None] * len(self._kinds)
         self._files = []
         for kind, pieces, file in zip(self._kinds, self._pieces, files, strict=True):

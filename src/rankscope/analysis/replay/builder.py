@@ -175,9 +175,10 @@ class Builder:
 
     def _level(self, order: I32, into: _Into, source: I32, fixed: Mask) -> I32:
         """Return the level of each node, in their order by time, in which those of each level lie near one another."""
-        place = _inverse(order)
-        by_time = np.concatenate([NO_EDGES, *(place[source[into.of(nodes)]] for nodes in _blocks(order))])
-        return level_of(_begins(into.count[order]), by_time, fixed[order], self.ranks)
+        place, count = _inverse(order), into.count[order]
+        near = (place[source[into.of(nodes)]] for nodes in _blocks(order))
+        by_time = Scratch().joined(int(count.sum()), np.int32, near)
+        return level_of(_begins(count), by_time, fixed[order], self.ranks)
 
 
 class _Into:
@@ -199,12 +200,15 @@ class _Into:
             self._kept = np.delete(np.arange(len(target), dtype=np.int32), without)
             target = target[self._kept]
         self._begin, self.count = np.zeros(nodes, np.int32), np.zeros(nodes, np.int32)
-        begin = np.flatnonzero(np.append(np.ones(len(target[:1]), np.bool_), target[1:] != target[:-1])).astype(
-            np.int32
-        )
-        node = target[begin]
-        self._begin[node], self.count[node] = begin, np.diff(begin, append=np.int32(len(target)))
-        if np.count_nonzero(self.count) < len(begin):
+        for begin in range(0, len(target), AT_ONCE):
+            some = target[begin : begin + AT_ONCE]
+            heads = np.append(0, np.flatnonzero(some[1:] != some[:-1]) + 1)
+            length, node = np.diff(heads, append=len(some)).astype(np.int32), some[heads]
+            if begin and node[0] == target[begin - 1]:
+                self.count[node[0]] += length[0]
+                heads, length, node = heads[1:], length[1:], node[1:]
+            self._begin[node], self.count[node] = begin + heads, length
+        if self.count.sum() < len(target):
             raise ValueError("edges into one node are no neighbours")
 
     def of(self, nodes: I32) -> I32:

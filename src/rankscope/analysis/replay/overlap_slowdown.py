@@ -90,18 +90,21 @@ class OverlapSlowdown:
         kept = np.isfinite(alone)  # the others are removed
         owner = self.graph.owner[self._edges[kept]]
         work[mine] = took = alone
-        at = self.graph.replay(Changed(edges, work))
-        share = self._covered(at, took)
+        gains, share = self._replayed(replay, Changed(edges, work), took)
         for _ in range(int(np.clip(EDGES // max(len(mine), 1), FEW_ROUNDS, ROUNDS))):
             work[mine] = took = alone / (1.0 - self.lost * share)
-            at = self.graph.replay(Changed(edges, work))
-            found = self._covered(at, took)
+            gains, found = self._replayed(replay, Changed(edges, work), took)
             off = np.bincount(owner, np.abs(alone[kept] / (1.0 - self.lost * found[kept]) - took[kept]))
             if (off <= CONSISTENT * np.bincount(owner, took[kept])).all():
                 break
             share += found
             share /= 2.0
-        return replay.gains_at(at)
+        return gains
+
+    def _replayed(self, replay: Replay, changed: Changed, took: F64) -> tuple[F64, F64]:
+        """Return the gain of each step, and the covered share of each piece of device work that ``took`` so long."""
+        at = self.graph.replay(changed)
+        return replay.gains_at(at), self._covered(at, took)
 
     def _covered(self, at: F64, length: F64) -> F64:
         """Share of each piece of device work that runs while a call of its rank is on the device; 0 for removed ones,
