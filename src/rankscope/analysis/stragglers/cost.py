@@ -149,8 +149,10 @@ def _judge_rank(
     other_host, other_device = (median_along(work[peers], axis=0)[0] for work in (segments.host, segments.device))
     named = np.zeros(len(own_host))
     for name in ATTRIBUTES:
-        theirs = median_along([profiles[p].length[name] for p in peers], axis=0)[0]
-        named += np.maximum(profiles[column].length[name] - theirs, 0.0)
+        mine = profiles[column].length[name]
+        some = np.flatnonzero(mine > 0)  # most causes are in few segments
+        theirs = median_along([profiles[p].length[name][some] for p in peers], axis=0)[0]
+        named[some] += np.maximum(mine[some] - theirs, 0.0)
     even = replay.uniform(column, named)
     # Beyond the limit, the machine is slow altogether, and all of the difference counts as excess.
     uniform, ratio = (even, HOST_RATIO) if even <= UNIFORM_LIMIT else (1.0, UNIFORM_LIMIT)

@@ -89,14 +89,16 @@ def longer_by_kind(
     slow = log[table.rank, table.step] > 0
     paired = {column: pace.by_kind(column, log[column] > 0, kind_of_pair, kinds) for column in columns}
     evenly = table.length.astype(np.float64)
+    own = {column: table.of(column) for column in columns}
+    rows = {column: mine.start + np.flatnonzero(slow[mine]) for column, mine in own.items()}
     for column, longer in paired.items():
-        mine = np.flatnonzero(slow & (table.rank == column))
+        mine = rows[column]
         evenly[mine] *= np.exp(-np.nan_to_num(longer, nan=np.inf)[table.kind[mine]])  # 0 tells nothing of the loss
     lost = overlap_loss(table, evenly)
     alone = np.log(np.maximum(table.length * (1.0 - lost * table.beside), 1.0))
     usual = medians_by_key(table.kind[~slow], alone[~slow], kinds)
     for column, longer in paired.items():
-        mine = slow & (table.rank == column)
+        mine = rows[column]
         seen = np.maximum(medians_by_key(table.kind[mine], alone[mine], kinds) - usual, 0.0)
         seen = np.where(seen > EXPLAINED, seen, np.fmin(seen, log[column].max()))
         longer[:] = np.where(np.isnan(longer), seen, longer)
