@@ -59,6 +59,15 @@ def runs(tmp_path: Path, report: str) -> list[RunDir]:
     ]
 
 
+def mine_in(run: RunDir) -> Path:
+    return run.window(0, 0) / "mine.trace.json.gz"
+
+
+def without_mine(*runs: RunDir) -> None:
+    for run in runs:
+        mine_in(run).unlink()
+
+
 def traces(runs: list[RunDir]) -> list[bool]:
     return [run.trace(0, 0, 0).exists() for run in runs]
 
@@ -82,6 +91,7 @@ def test_the_list_has_a_line_for_each_run(
 
 def test_names_change_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make(tmp_path, 1, report=None)
+    without_mine(run)
     run.path.rename(tmp_path / "a\x1b[31mred\nline")
     for words in (["list"], ["prune", "--keep", "0", "--whole"]):
         assert cli.main(["runs", words[0], str(tmp_path), *words[1:]]) == 0
@@ -112,6 +122,13 @@ def test_traces_go_and_answers_stay(runs: list[RunDir], tmp_path: Path, capsys: 
 
 
 def test_whole_runs_go_where_that_is_asked_for(runs: list[RunDir], tmp_path: Path) -> None:
+    without_mine(*runs)
+    for name in ("attempt_1/pulse/rank_00012.bin.gz", "attempt_0/window_000/columns/a.columns", "live/a.json",
+                 "attempt_0/rank_00000.oom.memory.pickle", "nodes/a.claim.json.age", "stuck/question",
+                 "columns/b.columns",
+                 "report/report.html", "report/cluster.trace.json.gz", "audit.b.jsonl", "report/.nfs0001"):  # fmt: skip
+        (runs[0].path / name).parent.mkdir(parents=True, exist_ok=True)
+        (runs[0].path / name).touch()
     assert cli.main(["runs", "prune", str(tmp_path), "--keep", "2", "--whole", "--yes"]) == 0
     assert [run.path.exists() for run in runs] == [False, False, True, True, True]
     assert (tmp_path / "no_run").exists()
@@ -120,11 +137,16 @@ def test_whole_runs_go_where_that_is_asked_for(runs: list[RunDir], tmp_path: Pat
 def test_a_run_with_files_of_the_user_is_not_removed(
     runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    without_mine(runs[0], runs[1])
     (runs[0].path / "checkpoint.pt").write_bytes(b"weights")
     (runs[1].path / "audit.jsonl").write_text("{}\n")
-    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "2", "--whole", "--yes"]) == 0
+    assert cli.main(["runs", "prune", str(tmp_path), "--keep", "1", "--whole", "--yes"]) == 0
     assert [run.path.exists() for run in runs] == [True, False, True, True, True]
-    assert "rankscope did not write all that is in it (checkpoint.pt)" in " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert "rankscope did not write all that is in it (checkpoint.pt)" in said
+    # runs[2]: however deep it lies, and whatever its name ends with
+    assert "rankscope did not write all that is in it (attempt_0/window_000/mine.trace.json.gz)" in said
+    assert mine_in(runs[2]).read_bytes() == b"of the user"
 
 
 def test_the_list_as_json(runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,6 +173,7 @@ def test_what_ended_lately_stays(runs: list[RunDir], tmp_path: Path) -> None:
 def test_a_removal_that_was_interrupted_goes_on(
     runs: list[RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    without_mine(*runs)
     whole, gone = shutil.rmtree, []
 
     def interrupted(path: Path, **more: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rankscope.cli.parser import make_parser
 from rankscope.cli.parts.console import say
+from rankscope.cli.parts.signals import unwound_by_signals
 from rankscope.cli.verbs.jobs.exec import execute
 from rankscope.cli.verbs.jobs.run import run
 from rankscope.cli.verbs.jobs.sweep import sweep
@@ -30,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return sweep(words[1:])
         arguments = make_parser().parse_args(words)
         verb: Callable[[argparse.Namespace], int] = arguments.verb
-        return verb(arguments)
+        with unwound_by_signals():
+            return verb(arguments)
     except RankscopeError as error:
         say(f"error: {mask_text(str(error))}")
         return error.exit_code

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from rankscope import own_process
 from rankscope.engines.base import Engine
 from rankscope.errors import ConfigError
+from rankscope.worker_pool import worker_pool
 
 __all__ = ["ENGINE"]
 
@@ -20,9 +19,7 @@ def _open(address: str, workers: int | None) -> Iterator[Executor]:
     if address:
         raise ConfigError(f"--address {address}: the local engine has none; name another --engine, dask for instance")
     count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    # Never fork, because the caller may have threads.
-    spawning = multiprocessing.get_context("spawn")
-    with own_process.safe_spawn(), ProcessPoolExecutor(count, mp_context=spawning) as pool:
+    with worker_pool(count) as pool:
         yield pool
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope import own_process
 from rankscope.errors import ConfigError, ForeignFileError, RankscopeError, RunDirError, TraceError
 from rankscope.privacy.files.paths import clean_path
 from rankscope.privacy.files.records import redact_record
@@ -33,6 +31,7 @@ from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record, run_limit
 from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.load import load_traces, process_count, weight
+from rankscope.worker_pool import worker_pool
 
 __all__ = ["Copy", "redact"]
 
@@ -210,9 +209,7 @@ def _redacted(
     with ExitStack() as stack:
         waiting = list(order)
         if count > 1:
-            spawning = multiprocessing.get_context("spawn")
-            stack.enter_context(own_process.safe_spawn())
-            pool = stack.enter_context(ProcessPoolExecutor(count, mp_context=spawning))
+            pool = stack.enter_context(worker_pool(count))
             futures = {pool.submit(_one, c.path, targets[c], tokens.secret, policy): c for c in order}
             try:
                 for future in as_completed(futures):
@@ -236,9 +233,8 @@ def _one(source: Path, target: Path, secret: bytes, policy: Policy) -> Outcome:
 
 def _snapshot(path: Path, target: Path, copy: Copy, name: str, tokens: Tokens, policy: Policy) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    spawning = multiprocessing.get_context("spawn")
     try:
-        with own_process.safe_spawn(), ProcessPoolExecutor(1, mp_context=spawning) as pool:
+        with worker_pool(1) as pool:
             tokens.add(pool.submit(redact_snapshot, path, target, tokens.secret, policy).result())
         copy.files += 1
     except BrokenProcessPool:

@@ -5,15 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.reduced.store import place_of, places_in, written
+from rankscope.reduced.store import added, is_url, place_of, places_in, written
+from rankscope.rundir.files import temporary_beside, temporary_folder
 from rankscope.trace.files.find import Candidate, Found, find_traces
 from rankscope.trace.files.load import read_one
 from rankscope.trace.files.objects import SUFFIX, ObjectWriter, ReducedFile
 
-__all__ = ["FILES_AN_OBJECT", "Share", "objects_beside", "reduce_share", "reduce_shares", "shares_of", "without_whole"]
+__all__ = [
+    "FILES_AN_OBJECT",
+    "Share",
+    "add_share",
+    "objects_beside",
+    "reduce_share",
+    "reduce_shares",
+    "shares_of",
+    "without_whole",
+]
 
 FILES_AN_OBJECT = 16
 """An object takes 5 ms to store, its list is read as a whole, and a share is lost if its worker fails."""
@@ -88,9 +99,34 @@ def reduce_share(share: Share) -> int:
     Raises:
         OSError: the object cannot be written.
     """
+    with written(share.target) as target:
+        return _made(share, target)
+
+
+def add_share(share: Share) -> tuple[str, int]:
+    """Make the object of a share without replacing one of other traces, which another node with the same host name can
+    have stored.
+
+    Returns:
+        Path or URL of the object, and the number of its files.
+
+    Raises:
+        OSError: the object cannot be written.
+    """
+    with ExitStack() as stack:
+        if is_url(share.target):
+            local = stack.enter_context(temporary_folder()) / "object"
+        else:
+            Path(share.output).mkdir(parents=True, exist_ok=True)
+            local = stack.enter_context(temporary_beside(Path(share.target)))
+        count = _made(share, local)
+        return added(local, share.target), count
+
+
+def _made(share: Share, target: Path) -> int:
     found = find_traces(share.paths)
     candidates = found.candidates[share.number :: share.of]
-    with written(share.target) as target, ObjectWriter.open(target) as writer:
+    with ObjectWriter.open(target) as writer:
         writer.contents.files = [_reduced(candidate, writer) for candidate in candidates]
         if share.number == 0:  # files beside the traces are listed once
             _beside(writer, found)

@@ -6,7 +6,8 @@ interrupted upload is repeated, and a store only has to keep what it received.
 
 from __future__ import annotations
 
-import tempfile
+import itertools
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rankscope.errors import RunDirError
+from rankscope.rundir.files import place, temporary_folder
 from rankscope.rundir.foreign import open_foreign
 from rankscope.rundir.urls import has_folders
 from rankscope.trace.files.objects import MOST_BYTES, SUFFIX, Contents, ObjectReader
 
-__all__ = ["Place", "is_url", "place_of", "places_in", "written"]
+__all__ = ["Place", "added", "is_url", "place_of", "places_in", "written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ def written(where: str) -> Iterator[Path]:
         yield target
         return
     files, path = _opened(where)
-    with tempfile.TemporaryDirectory() as folder:
-        local = Path(folder) / "object"
+    with temporary_folder() as folder:
+        local = folder / "object"
         yield local
         if has_folders(files.protocol):
             files.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -97,6 +99,53 @@ def written(where: str) -> Iterator[Path]:
         size = files.info(path)["size"]
         if size != local.stat().st_size:
             raise OSError(f"{where} holds {size} bytes of the {local.stat().st_size} that were sent")
+
+
+def added(local: Path, where: str) -> str:
+    """Store a finished object under a name that no object of other traces has: the given one, or that with a number.
+
+    Args:
+        local: the object; beside ``where`` if that is a path.
+        where: path or URL.
+
+    Returns:
+        The path or URL at which it is.
+
+    Raises:
+        OSError: it cannot be stored. A store that cannot be written raises errors of its own.
+    """
+    mine = _traces(place_of(str(local)))
+    for number in itertools.count(1):
+        target = where if number == 1 else f"{where.removesuffix(SUFFIX)}_{number}{SUFFIX}"
+        if _stored(local, target, mine):
+            return target
+    raise AssertionError
+
+
+def _stored(local: Path, target: str, mine: list[tuple[str, tuple[int, ...]]] | None) -> bool:
+    if is_url(target):
+        files, path = _opened(target)
+        if files.exists(path) and _traces(place_of(target)) != mine:
+            return False
+        with written(target) as copy:
+            shutil.copyfile(local, copy)
+        return True
+    try:
+        place(local, Path(target))
+    except RunDirError:
+        if _traces(place_of(target)) != mine:
+            return False
+        local.replace(target)
+    return True
+
+
+def _traces(place: Place) -> list[tuple[str, tuple[int, ...]]] | None:
+    """Return path and checksums of each trace in an object; None if it cannot be read."""
+    try:
+        with ObjectReader.open(place.name, place.open) as reader:
+            return [(file.path, reader.checksums(file)) for file in reader.contents.files]
+    except Exception:  # stores raise errors of their own
+        return None
 
 
 def _opened(url: str) -> tuple[Any, str]:

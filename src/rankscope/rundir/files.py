@@ -6,8 +6,10 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -17,12 +19,14 @@ from rankscope.errors import RunDirError
 __all__ = [
     "copy_new",
     "place",
+    "remove_unfinished",
     "replace_text",
     "rewrite",
     "sha256_of",
     "sha256_of_stream",
     "stored",
     "temporary_beside",
+    "temporary_folder",
     "write_new",
 ]
 
@@ -93,12 +97,39 @@ def rewrite(target: Path, text: str) -> Path:
 @contextlib.contextmanager
 def temporary_beside(target: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``target`` (same file system). The file is removed at the end if it still
-    exists."""
-    temporary = target.with_name(f".{target.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    exists. Its name has a random part: containers can have the same host name and the same process ids."""
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.{socket.gethostname()}.{os.getpid()}.tmp")
+    _unfinished.append(temporary)
     try:
         yield temporary
     finally:
+        _unfinished.remove(temporary)
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder among the temporary files of this machine, which is removed at the end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _unfinished.append(folder)
+        try:
+            yield folder
+        finally:
+            _unfinished.remove(folder)
+
+
+_unfinished: list[Path] = []
+
+
+def remove_unfinished() -> None:
+    """Remove all temporary files and folders of this process, which is about to end without leaving its contexts."""
+    for temporary in _unfinished:
+        with contextlib.suppress(OSError):
+            if temporary.is_dir():
+                shutil.rmtree(temporary)
+            else:
+                temporary.unlink(missing_ok=True)
 
 
 def copy_new(source: Path, target: Path) -> str:

@@ -30,13 +30,14 @@ RECORDED = re.compile(
     r"(?:\.age)?"
 )
 """Large files of a run, by their path below its directory: traces, their columns, memory snapshots."""
-_OWN_FILE = re.compile(
-    rf"(?:run|agent|kept)\.json(?:\.age|\.sig)?|{AUDITS}(?:\.age)?|metrics\.prom|\..+|[^/]+\.columns"
+_OWN = re.compile(
+    rf"(?:(?:run|agent|kept)\.json|{AUDITS}|metrics\.prom|(?:columns/)?[^/]+\.columns"
+    r"|attempt_\d+/(?:window_\d+/rank_\d+\.json|pulse/rank_\d+\.bin\.gz)"
+    r"|(?:nodes|live|stuck|requests|announcements)/[^/]+\.json|stuck/question"
+    r"|report/[^/]+\.(?:html|json|md|parquet|json\.gz))(?:\.age|\.sig)?"
+    rf"|{re.escape(ARRIVING)}.*|(?:.*/)?\.[^/]+"
 )
-_OWN_FOLDER = re.compile(
-    rf"attempt_\d+|nodes|live|stuck|requests|announcements|report|columns|{re.escape(ARRIVING)}.*|pulse"
-)
-"""Files and folders that rankscope writes into a run directory."""
+"""The other files that rankscope writes into a run directory, by their path below it."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,9 @@ class Run:
 
     @property
     def foreign(self) -> list[str]:
-        """Names of the files and folders in its directory that rankscope does not write."""
-        with contextlib.suppress(OSError):
-            return sorted(path.name for path in self.dir.path.iterdir() if not _is_own(path))
-        return []
-
-
-def _is_own(path: Path) -> bool:
-    own = _OWN_FOLDER if path.is_dir() and not path.is_symlink() else _OWN_FILE
-    return own.fullmatch(path.name) is not None
+        """The files in its directory that rankscope does not write, by their path below it."""
+        names = (path.relative_to(self.dir.path).as_posix() for path, _ in self.files)
+        return [name for name in names if not (_OWN.fullmatch(name) or RECORDED.fullmatch(name))]
 
 
 def find_runs(folder: Path, left_out: Callable[[str], None] = lambda _: None) -> list[Run]:

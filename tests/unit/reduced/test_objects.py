@@ -235,6 +235,29 @@ def test_the_verbs_give_the_same_report_in_shares(
     assert from_objects == capsys.readouterr().out
 
 
+@pytest.mark.data
+@pytest.mark.parametrize("where", ["folder", "memory"])
+def test_two_nodes_with_one_host_name_do_not_overwrite_each_other(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = str(tmp_path / "objects") if where == "folder" else f"memory://{tmp_path.name}"
+    traces = DATA / "traces" / "ddp_dataloader_stall"
+    nodes = []
+    for rank in (0, 1, 1):  # the last one is repeated
+        node = tmp_path / f"node{rank}"
+        node.mkdir(exist_ok=True)
+        shutil.copy(traces / f"rank_{rank}.json.gz", node)
+        nodes.append(["reduce", str(node), "--output", output, "--share", "0/1"])
+    assert [cli.main(node) for node in nodes] == [0, 0, 0]
+    told = capsys.readouterr()
+    names = [line.partition(".columns")[0] for line in told.out.splitlines()]
+    assert names[1:] == [f"{names[0]}_2"] * 2
+    assert "holds other traces and stays" in " ".join(told.err.split())
+    assert [trace.rank for trace in load_objects([output]).traces] == [0, 1]
+    if where == "folder":
+        assert len(list((tmp_path / "objects").iterdir())) == 2
+
+
 def test_what_the_verbs_refuse(tmp_path: Path) -> None:
     from rankscope.cli.verbs.reports.reduce import share_in
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_progress_counts_bytes(data: Path) -> None:
 
 
 def test_small_inputs_start_no_process(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "ProcessPoolExecutor", lambda *a, **k: pytest.fail("a process was started"))
+    monkeypatch.setattr(load, "worker_pool", lambda *a, **k: pytest.fail("a process was started"))
     assert len(load_traces([data / "cases" / "23_straggler_late_rank" / "traces"], cache=False).traces) == 4
 
 
@@ -69,7 +70,7 @@ def test_lost_processes_do_not_lose_files(data: Path, monkeypatch: pytest.Monkey
     def broken(*args: object, **kwargs: object) -> None:
         raise load.BrokenProcessPool("killed")
 
-    monkeypatch.setattr(load.ProcessPoolExecutor, "submit", broken)
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", broken)
     result = load_traces([data / "cases" / "23_straggler_late_rank" / "traces"], workers=2, cache=False)
     assert len(result.traces) == 4
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from rankscope import own_process
 from rankscope.errors import ConfigError, ForeignFileError, TraceError
 from rankscope.records.report import SourceFile
 from rankscope.trace.columns import RankTrace
@@ -24,6 +23,7 @@ from rankscope.trace.files.objects import read_object
 from rankscope.trace.files.shared import Shared
 from rankscope.trace.files.windows import assign_windows, left_alone, other_processes
 from rankscope.trace.peers import agree_on_peers
+from rankscope.worker_pool import worker_pool
 
 __all__ = ["Decoded", "LoadResult", "load_traces", "process_count", "put_together", "read_one", "weight"]
 
@@ -268,9 +268,7 @@ def _shared(
 ) -> Iterator[tuple[int, Decoded]]:
     """Read in this process and in workers; starting a worker, and fetching its columns, costs as much as 50 MB of
     JSON."""
-    # Never fork: the caller may have threads, a CUDA context or an open profiler.
-    spawning = multiprocessing.get_context("spawn")
-    with own_process.safe_spawn(), ProcessPoolExecutor(helpers, mp_context=spawning) as pool:
+    with worker_pool(helpers) as pool:
         futures = {pool.submit(read_one, candidates[i], cache): i for i in fresh[1:]}
         waiting = list(futures)
         own: int | None = fresh[0]

@@ -109,16 +109,21 @@ def _others(shares: list[Share]) -> list[str]:
 
 
 def _one_share(arguments: argparse.Namespace, paths: list[Path]) -> int:
-    from rankscope.reduced.reduce import Share, reduce_share
+    from rankscope.reduced.reduce import Share, add_share
 
     number, of = share_in(arguments.share)
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
     share = Share(tuple(paths), arguments.output, number, of, host)
     try:
-        count = reduce_share(share)
+        target, count = add_share(share)
     except OSError as error:
         raise RunDirError(f"{share.target} cannot be written ({error}); name another --output") from error
-    print(f"{share.target}: {count} file(s)")
+    print(f"{target}: {count} file(s)")
+    if target != share.target:
+        say(
+            f"{share.target} holds other traces and stays, for instance those of another node with this host name: "
+            "remove it if they are outdated, since `rankscope cluster-report` reads both"
+        )
     return 0
 
 
