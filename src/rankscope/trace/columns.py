@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 __all__ = [
     "EVENT_DTYPES",
     "REDACTED",
+    "TRUNCATED",
     "Category",
     "Collectives",
     "DeviceMemory",
@@ -30,6 +31,8 @@ __all__ = [
 
 REDACTED = "rankscope_redacted"
 """Key in a trace that is a redacted copy: what was kept, and what had been repaired in the original."""
+TRUNCATED = "truncated file"
+"""Kind of :attr:`RankTrace.repairs` of a file that ends within its events."""
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 F64 = NDArray[np.float64]

@@ -183,6 +183,18 @@ def test_device_records_that_end_early_leave_the_steps_before(run: Run, synchron
     assert report.verdict.ranks == [3]
 
 
+def test_a_recording_of_which_the_begin_is_lost(run: Run) -> None:
+    job = Job(ranks=4, work={3: 560.0})
+    begin = next(e["ts"] for e in job.events[1] if e["name"] == "ProfilerStep#12")
+    report = run(job.drop(1, lambda e: e["ts"] < begin))
+    row = next(r for r in report.ranks if r.rank == 1)
+    assert (row.status, row.reason) == (
+        "partial",
+        "its recording begins with step 12, that of most others with step 10",
+    )
+    assert report.verdict.ranks == [3]
+
+
 def test_a_recording_that_stopped_before_the_others(run: Run) -> None:
     job = Job(ranks=4, work={3: 560.0})
     end = next(e["ts"] + e["dur"] for e in job.events[1] if e["name"] == "ProfilerStep#13")

@@ -96,6 +96,10 @@ def test_an_error_nobody_foresaw_costs_one_file(data: Path, monkeypatch: pytest.
 def test_what_is_no_regular_file_is_not_waited_for(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data / "cases" / "23_straggler_late_rank" / "traces", tmp_path / "t")
     os.mkfifo(tmp_path / "t" / "rank9.json")
+    (tmp_path / "t" / "rank_8.json.gz").mkdir()
     result = load_traces([tmp_path], cache=False)
     assert [t.rank for t in result.traces] == [0, 1, 2, 3]
-    assert [s.reason for s in result.sources if s.status == "ignored"] == ["not a regular file"]
+    assert sorted((s.rank, s.reason) for s in result.sources if s.status == "ignored") == [
+        (8, "a folder, not a trace"),
+        (9, "not a regular file"),
+    ]

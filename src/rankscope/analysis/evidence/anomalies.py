@@ -12,6 +12,7 @@ from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import BY_NAME
 from rankscope.records.evidence import Anomaly
 from rankscope.statistics.medians import median_of_others
+from rankscope.trace.columns import TRUNCATED
 
 __all__ = ["find_anomalies"]
 
@@ -38,6 +39,8 @@ def find_anomalies(windows: Sequence[WindowResult], step_ms: float) -> list[Anom
         step_ms: the job's step.
     """
     unsound = {rank for window in windows for rank in window.unsound}
+    # A file is not in the order of time: of one that was cut off, whole threads and streams can be missing.
+    unsound |= {view.rank for window in windows for view in window.views if TRUNCATED in view.trace.repairs}
     ranks = sorted({view.rank for window in windows for view in window.views} - unsound)
     if len(ranks) < 2:
         return []

@@ -87,7 +87,7 @@ class Matched:
     extra: list[list[int]] = field(default_factory=list)
     """Per rank: rows of matched channels that no other member recorded, due to different windows or lost records."""
     lost: list[int] = field(default_factory=list)
-    """Per rank: number of lost records, that is, calls of its groups that others recorded between calls that it has
+    """Per rank: number of lost records, that is, calls of its groups that most recorded between calls that it has
     too."""
     contradicted: dict[str, list[int]] = field(default_factory=dict)
     """Identity (``comms_id``, ``seq``, ``group names``) -> ranks on which it was rejected, because order, ends of calls
@@ -200,11 +200,12 @@ def match(views: Sequence[RankView]) -> Matched:
             blocks += paired
             result.unmatched[UNSAID] += 0 if paired else total
             continue
+        usual = 2 * have.sum(axis=1) >= len(columns)  # of a call that fewer have, those are wrong, and none is missing
         for place, column in enumerate(columns):
             taken = program.table[kept, place]
             if (taken >= 0).sum() < len(members[column]):
                 result.extra[column] += np.setdiff1d(members[column], taken).tolist()
-            result.lost[column] += _holes(have[:, place])
+            result.lost[column] += _holes(have[usual, place])
         unlike = sum(len(members[columns[m]]) for m in program.unmatched) if kept.any() else total
         result.unmatched[UNLIKE] += unlike
         result.unmatched[LONE] += total - int(have[kept].sum()) - unlike

@@ -18,7 +18,7 @@ from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import RankTrace, Steps
 from rankscope.trace.scratch import Scratch
 
-__all__ = ["ended_early", "whole_steps"]
+__all__ = ["covers_less", "whole_steps"]
 
 MISSING = 0.05
 """A step counts as unfinished if kernels of more than this share of its launches are missing at its end."""
@@ -41,25 +41,28 @@ def whole_steps(traces: Sequence[RankTrace]) -> list[RankTrace]:
     return whole
 
 
-def ended_early(traces: Sequence[RankTrace]) -> list[str | None]:
+def covers_less(traces: Sequence[RankTrace]) -> list[str | None]:
     """Return for each trace of a window why it covers less than others, in words; None if it does not.
 
     Either its device records end before its own step marks and before those of most others (at the end of a recording
-    all devices may be some steps behind), or its marks end before theirs. A window with the same number of steps that
-    began earlier does not end early.
+    all devices may be some steps behind), or its marks end before theirs, or begin after theirs. A window with the same
+    number of steps that began earlier or later is whole.
     """
     found: list[str | None] = [None] * len(traces)
     marked = [(place, trace.steps.number, _steps_run(trace)) for place, trace in enumerate(traces) if len(trace.steps)]
     if len(marked) < 2:
         return found
-    table = np.array([[number[-1], number[run - 1], len(number)] for _, number, run in marked], np.float64)
-    for (place, number, run), (last, reached, count) in zip(marked, median_of_others(table.T).T.tolist(), strict=True):
+    table = np.array([[number[0], number[-1], number[run - 1], len(number)] for _, number, run in marked], np.float64)
+    usual = median_of_others(table.T).T.tolist()
+    for (place, number, run), (first, last, reached, count) in zip(marked, usual, strict=True):
         if run < len(number) and number[run - 1] < reached:
             found[place] = (
                 f"its device records end after step {number[run - 1]}, its step marks after step {number[-1]}"
             )
         elif len(number) < count and number[-1] < int(last):
             found[place] = f"its recording ends after step {number[-1]}, that of most others after step {int(last)}"
+        elif len(number) < count and number[0] > int(first):
+            found[place] = f"its recording begins with step {number[0]}, that of most others with step {int(first)}"
     return found
 
 

@@ -71,8 +71,9 @@ def analyse_window(
     matched, clocks, waits = _compared(views, hosts, stages)
     others = stages.run("foreign calls", lambda: foreign(views, matched, clocks, waits), lambda: nobody_left)
     if others:
-        views = _without(views, others, left)
-        matched, clocks, waits = _compared(views, hosts, stages)
+        _without(views, others, left)
+        # whole steps and losses of the other ranks were found by comparison with these
+        return _noted(analyse_window([t for t in traces if _rank(t) not in left], hosts, failed), left)
     nothing_lent: dict[int, tuple[RankTrace, int]] = {}
     lent = stages.run("steps of ranks without marks", lambda: lend_steps(views, matched, clocks), lambda: nothing_lent)
     if lent:
@@ -141,6 +142,14 @@ def analyse_window(
         result.refused, result.replay, result.lateness = "the replay failed; see the errors", None, []
 
     stages.run("replay", lambda: replay_window(result), failing)
+    return result
+
+
+def _noted(result: WindowResult, left: dict[int, str]) -> WindowResult:
+    """Add the ranks that were left out before this window was analysed."""
+    result.left = {**left, **result.left}
+    where = f"attempt {result.attempt}, window {result.window}"
+    result.notes += [f"{where}: rank {rank}: {words}" for rank, words in sorted(left.items())]
     return result
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rankscope.analysis.rank.losses import Losses, find_losses
-from rankscope.analysis.rank.trim import ended_early
+from rankscope.analysis.rank.trim import covers_less
 from rankscope.statistics.medians import median_of_others
 from rankscope.trace.columns import RankTrace
 
@@ -21,7 +21,7 @@ more than the smallest cost that is ever reported (5 % of the step)."""
 def what_is_missing(traces: Sequence[RankTrace], losses: Sequence[Losses]) -> dict[int, str]:
     """Return rank -> what is missing from its trace, in words: device records, or the end of the window."""
     found: dict[int, str] = {}
-    for trace, own, early in zip(traces, losses, ended_early(traces), strict=True):
+    for trace, own, early in zip(traces, losses, covers_less(traces), strict=True):
         words = [w for w in (own.words() if own.lost else None, early) if w]
         if words and trace.rank is not None:
             found[trace.rank] = "; ".join(words)

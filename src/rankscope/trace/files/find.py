@@ -167,7 +167,8 @@ def _is_tried(file: Path, whole: str) -> bool:
 def _walk(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(ARRIVING))
-        yield from (Path(where, name) for name in sorted(files))
+        # a folder with the name of a trace is offered too, so that the report can state why that rank is missing
+        yield from (Path(where, name) for name in sorted([*files, *filter(is_offered, folders)]))
 
 
 def _judge(path: Path, name: str, candidates: dict[Path, Candidate], aside: dict[Path, SourceFile]) -> int:
@@ -203,7 +204,7 @@ def _format_or_reason(path: Path) -> tuple[Format | str, int]:
         TraceError: it may have been one, but nothing usable is left of it.
     """
     if not path.is_file():
-        return "not a regular file", 0
+        return "a folder, not a trace" if path.is_dir() else "not a regular file", 0
     if path.name.endswith((".tmp", ".part")):
         return "left over from an export that did not finish", 0
     if path.name == _MERGED:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rankscope.trace.columns import TRUNCATED
+
 __all__ = [
     "DROPS",
     "JOINED",
@@ -40,7 +42,6 @@ CONTROL = "mended: raw control character in a string"
 QUOTES = "mended: unescaped quote in a string"
 CONSTANTS = "mended: NaN or Infinity"
 RANGE = "mended: number beyond the range of a double"
-TRUNCATED = "truncated file"
 
 MAX_PIECE = 1 << 18
 """Longer events are not repaired."""
