@@ -11,7 +11,7 @@ import pytest
 from rankscope.analysis.hta import launches
 from rankscope.analysis.hta.adapter import run_hta
 from rankscope.analysis.hta.table import BREAKDOWNS
-from rankscope.report.sections.verdict.hta import MEANINGS
+from rankscope.report.common.hta import MEANINGS
 from rankscope.trace.columns import RankTrace
 from rankscope.trace.files.load import load_traces
 

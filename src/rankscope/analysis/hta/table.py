@@ -1,5 +1,5 @@
 """HTA's analyses that the report has. To add one: a function beside the others, a line in :data:`BREAKDOWNS`, and its
-meaning in ``report/sections/verdict/hta.py``.
+meaning in ``report/common/hta.py``.
 
 HTA computes them row by row in pandas (the type of a kernel is determined by a regular expression for each event, again
 in each analysis), which took longer than the rest of the report; to import HTA alone takes as long as the report of two

@@ -7,11 +7,10 @@ import re
 from rankscope.causes.wording import amount, step_time
 from rankscope.listing import named_ranks
 from rankscope.records.report import ClusterReport, Finding
-from rankscope.report.common import plain_text, summary
+from rankscope.report.common import hta, plain_text, summary
 from rankscope.report.common import wording as words
 from rankscope.report.common.rank_rows import RankRow, rank_rows
 from rankscope.report.common.rounding import tidy
-from rankscope.report.sections.verdict import hta
 from rankscope.report.sections.verdict.findings import shown_findings
 
 __all__ = ["MAX_CHARACTERS", "escape", "render"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rankscope.records.report import ClusterReport
-from rankscope.report.common import plain_text, summary
+from rankscope.report.common import hta, plain_text, summary
 from rankscope.report.common.cells import Cell, Column, Row, Table, metric, number, numbers, text
 from rankscope.report.common.metrics import Metric
 from rankscope.report.common.section import Section, Variables
-from rankscope.report.sections.verdict import hta
 
 __all__ = ["METRICS", "SECTION", "clock_offsets", "sources"]
 
