@@ -9,11 +9,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.errors import ForeignFileError
+from rankscope.records.report import SourceFile
 from rankscope.reduced.store import added, is_url, place_of, places_in, written
 from rankscope.rundir.files import temporary_beside, temporary_folder
 from rankscope.trace.files.find import Candidate, Found, find_traces
-from rankscope.trace.files.load import read_one
-from rankscope.trace.files.objects import SUFFIX, ObjectWriter, ReducedFile
+from rankscope.trace.files.load import Decoded, read_one
+from rankscope.trace.files.objects import SUFFIX, ObjectWriter, ReducedFile, read_object
 
 __all__ = [
     "FILES_AN_OBJECT",
@@ -56,7 +58,8 @@ def shares_of(paths: Sequence[Path], output: str, *, objects: int | None = None)
         output: folder or URL of the objects.
         objects: number of objects; None: one for each :data:`FILES_AN_OBJECT` traces.
     """
-    count = len(find_traces(paths).candidates)
+    found = find_traces(paths)
+    count = len(found.candidates) + len(found.objects)
     whole = max(1, min(objects or -(-count // FILES_AN_OBJECT), count))
     return [Share(tuple(paths), output, number, whole) for number in range(whole)]
 
@@ -64,13 +67,16 @@ def shares_of(paths: Sequence[Path], output: str, *, objects: int | None = None)
 def without_whole(shares: Sequence[Share]) -> list[Share]:
     """Return the shares whose object does not exist yet, is incomplete, is of other traces, or lacks one that could not
     be read then."""
-    paths = {share.paths: [str(c.path) for c in find_traces(share.paths).candidates] for share in shares}
-    return [share for share in shares if not _is_whole(share, paths[share.paths][share.number :: share.of])]
+    found = {share.paths: find_traces(share.paths) for share in shares}
+    return [share for share in shares if not _is_whole(share, found[share.paths])]
 
 
-def _is_whole(share: Share, paths: Sequence[str]) -> bool:
+def _is_whole(share: Share, found: Found) -> bool:
+    if found.objects[share.number :: share.of]:
+        return False  # what they hold is copied sooner than compared
     contents = place_of(share.target).contents()
-    return contents is not None and [f.path for f in contents.files if f.reason is None] == list(paths)
+    paths = [str(candidate.path) for candidate in found.candidates[share.number :: share.of]]
+    return contents is not None and [f.path for f in contents.files if f.reason is None] == paths
 
 
 def objects_beside(shares: Sequence[Share]) -> list[str]:
@@ -127,10 +133,25 @@ def _made(share: Share, target: Path) -> int:
     found = find_traces(share.paths)
     candidates = found.candidates[share.number :: share.of]
     with ObjectWriter.open(target) as writer:
-        writer.contents.files = [_reduced(candidate, writer) for candidate in candidates]
+        files = writer.contents.files
+        for candidate in candidates:
+            files.append(_reduced(candidate, read_one(candidate), writer))
         if share.number == 0:  # files beside the traces are listed once
             _beside(writer, found)
-    return len(candidates)
+        _add_kept(found, share, writer)
+    return len(files)
+
+
+def _add_kept(found: Found, share: Share, writer: ObjectWriter) -> None:
+    """Add the traces of which a run directory keeps only the columns."""
+    whole = {candidate.path for candidate in found.candidates}
+    for path in found.objects[share.number :: share.of]:
+        try:
+            kept = read_object(path)
+        except (ForeignFileError, OSError) as error:
+            writer.contents.aside.append(SourceFile(path=str(path), status="unusable", reason=str(error)))
+            continue
+        writer.contents.files += [_reduced(c, decoded, writer) for c, decoded in kept if c.path not in whole]
 
 
 def reduce_shares(
@@ -176,7 +197,7 @@ def _why(future: Future[int]) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
-def _reduced(candidate: Candidate, writer: ObjectWriter) -> ReducedFile:
+def _reduced(candidate: Candidate, decoded: Decoded, writer: ObjectWriter) -> ReducedFile:
     file = ReducedFile(
         path=str(candidate.path),
         name=candidate.name,
@@ -185,7 +206,6 @@ def _reduced(candidate: Candidate, writer: ObjectWriter) -> ReducedFile:
         attempt=candidate.attempt,
         window=candidate.window,
     )
-    decoded = read_one(candidate)
     if isinstance(decoded, str):
         file.reason = decoded
     else:
@@ -194,6 +214,6 @@ def _reduced(candidate: Candidate, writer: ObjectWriter) -> ReducedFile:
 
 
 def _beside(writer: ObjectWriter, found: Found) -> None:
-    writer.contents.aside = found.aside
+    writer.contents.aside += found.aside
     writer.contents.snapshots = [str(path) for path in found.snapshots]
     writer.contents.pulses = [str(path) for path in found.step_logs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import zipfile
 from concurrent.futures import Executor, Future
@@ -14,10 +15,13 @@ from rankscope import cli
 from rankscope.analysis.pipeline import analyze
 from rankscope.errors import AnalysisError, ConfigError
 from rankscope.records.manifest import RunManifest
+from rankscope.records.running.node_task import ReduceTask
 from rankscope.reduced import reduce
 from rankscope.reduced.collected import load_objects
+from rankscope.reduced.of_node import reduce_window
 from rankscope.reduced.reduce import Share, reduce_share, reduce_shares, shares_of
 from rankscope.report.formats import json as contract
+from rankscope.rundir.layout import RunDir
 from rankscope.rundir.record_files import read_record
 from rankscope.trace.files import objects
 from rankscope.trace.files.load import load_traces
@@ -71,6 +75,31 @@ def test_a_run_directory_keeps_its_windows_and_its_manifest(tmp_path: Path) -> N
     whole = contract.render(analyze(load_traces([run], workers=1, cache=False), manifest))
     reduced(run, tmp_path / "objects")
     assert contract.render(analyze(load_objects([tmp_path / "objects"]), manifest)) == whole
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("whole", [[], [1]])
+def test_of_a_run_that_keeps_columns_these_are_taken(whole: list[int], tmp_path: Path) -> None:
+    """As with ``gather.keep=none``, and with ``suspects``, which keeps some of the traces."""
+    run, packed = RunDir(tmp_path / "run"), DATA / "traces" / "ddp_slow_gpu"
+    plain = [tmp_path / f"{rank}.json" for rank in (0, 1)]
+    for rank, path in enumerate(plain):
+        path.write_bytes(gzip.decompress((packed / f"rank_{rank}.json.gz").read_bytes()))
+    names = [run.trace(0, 0, rank).name for rank in (0, 1)]
+    target = run.columns(0, 0, "node")
+    target.parent.mkdir(parents=True)
+    task = ReduceTask(
+        attempt=0, window=0, ranks=[0, 1], names=names, traces=[str(path) for path in plain], target=str(target)
+    )
+    assert reduce_window(task) == [0, 1]
+    for rank in whole:
+        shutil.copy(packed / f"rank_{rank}.json.gz", run.trace(0, 0, rank))
+    expected = contract.render(analyze(load_traces([tmp_path / "run"], workers=1, cache=False)))
+    made = reduced(tmp_path / "run", tmp_path / "objects", 2)
+    assert len(made) == (2 if whole else 1)
+    loaded = load_objects([tmp_path / "objects"])
+    assert [trace.rank for trace in loaded.traces] == [0, 1]
+    assert contract.render(analyze(loaded)) == expected
 
 
 @pytest.mark.data
