@@ -12,13 +12,20 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analysis.rank.select import one_of
 from rankscope.analysis.replay.graph import Graph, Work
 from rankscope.analysis.replay.what_if import Replay
+from rankscope.trace.scratch import release
 
 __all__ = ["Chain", "Part", "critical_path"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+
+AT_ONCE = 1 << 18
+"""Number of nodes whose edges are looked at together."""
+RELEASED = 256
+"""Number of pieces of the path after which the pages of scratch files are released: each maps some 400 kB."""
 
 
 class Part(IntEnum):
@@ -67,7 +74,11 @@ def critical_path(replay: Replay) -> Chain:
     first, source = graph.first, graph.source
     node = int(replay.step_calls[-1][np.argmax(at[replay.step_calls[-1]])])
     pieces: list[tuple[float, float, int, int, int]] = []  # the latest piece first
+    released = 0
     while not graph.fixed[node] and at[node] > replay.begin:
+        if len(pieces) >= released + RELEASED:
+            release()
+            released = len(pieces)
         low, high = int(first[node]), int(first[node + 1])
         if low == high:
             break
@@ -93,10 +104,12 @@ def critical_path(replay: Replay) -> Chain:
 def _owners(graph: Graph) -> NDArray[np.int32]:
     """Column of the rank to which each node belongs, as far as its edges show; -1 for nodes shared by ranks."""
     owner = np.full(len(graph.recorded), -1, np.int32)
-    target = np.repeat(np.arange(len(graph.recorded), dtype=np.int32), np.diff(graph.first))
-    mine = np.flatnonzero((graph.label == Work.HOST) | (graph.label == Work.DEVICE))
-    owner[target[mine]] = graph.owner[mine]
-    owner[graph.source[mine]] = graph.owner[mine]
+    for begin in range(0, len(owner), AT_ONCE):
+        bounds = graph.first[begin : begin + AT_ONCE + 1]
+        edges = slice(int(bounds[0]), int(bounds[-1]))
+        target = np.repeat(np.arange(begin, begin + len(bounds) - 1), np.diff(bounds))
+        mine = np.flatnonzero(one_of(graph.label[edges], (Work.HOST, Work.DEVICE)))
+        owner[target[mine]] = owner[graph.source[edges][mine]] = graph.owner[edges][mine]
     owner[graph.starts] = graph.member
     owner[graph.ends] = graph.member
     return owner
