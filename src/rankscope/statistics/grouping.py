@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["grouped", "largest_by_key"]
+__all__ = ["grouped", "largest_by_key", "ranges"]
 
 I64 = NDArray[np.int64]
 
@@ -29,3 +29,9 @@ def largest_by_key(key: NDArray[np.integer[Any]], value: I64, keys: int, least: 
     if len(some):
         found[some] = np.maximum(np.maximum.reduceat(value[order], first[some]), least)
     return found
+
+
+def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Concatenate ``start[i] ... start[i] + count[i] - 1`` over all i."""
+    ends = np.cumsum(count, dtype=start.dtype)
+    return np.repeat(start - ends + count, count) + np.arange(ends[-1] if len(ends) else 0, dtype=start.dtype)

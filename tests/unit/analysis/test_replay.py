@@ -14,11 +14,12 @@ from rankscope.analysis.replay.builder import Builder, _sorted
 from rankscope.analysis.replay.collective_nodes import END, HOST, JOINED, START
 from rankscope.analysis.replay.critical_path import Part, critical_path
 from rankscope.analysis.replay.graph import Work
-from rankscope.analysis.replay.longest_path import Levels, by_node, level_of, ranges
+from rankscope.analysis.replay.longest_path import Levels, by_node, level_of
 from rankscope.analysis.replay.streams import without_rounding
 from rankscope.analysis.stragglers.cost import sign_flip
 from rankscope.analysis.windows.analyse import analyse_window
 from rankscope.analysis.windows.replay import MAX_REPLAY_ERROR
+from rankscope.statistics.grouping import ranges
 
 
 def test_a_node_happens_at_the_latest_of_its_edges() -> None:

@@ -142,9 +142,8 @@ def _calls_of_sets(rows: I64) -> list[I64]:
     # In this byte order, the order of the bytes is that of the numbers, and bytes are compared at once.
     key = np.ascontiguousarray(rows, ">i8").view(np.dtype((np.void, 8 * rows.shape[1]))).ravel()
     _, which = np.unique(key, return_inverse=True)
-    which = which.reshape(-1)
-    order = np.argsort(which, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
+    order, first = grouped(which.reshape(-1), int(which.max()) + 1)
+    return np.split(order, first[1:-1])
 
 
 def first_guess(table: Ends, start: F64) -> tuple[F64, NDArray[np.bool_], int]:

@@ -11,12 +11,12 @@ from rankscope.analysis.operators.suspects import worst_window
 from rankscope.analysis.rank import intervals
 from rankscope.analysis.rank.intervals import Spans
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.stragglers.kernel_table import kernels_of
 from rankscope.analysis.tables.regions import own_regions
 from rankscope.analysis.windows.analyse import WindowResult
 from rankscope.causes.table import DEVICE_CAUSES
 from rankscope.records.evidence import Suspect
 from rankscope.records.from_script import RegionExcess
-from rankscope.trace.names import Kind
 
 __all__ = ["name_regions"]
 
@@ -96,5 +96,5 @@ def _of_cause(window: WindowResult, column: int, cause: str) -> _Time:
 def _launched(view: RankView) -> tuple[intervals.I64, intervals.I64]:
     """Return the launches of the kernels of recorded steps, and what they take, ns."""
     events = view.trace.events
-    rows = np.flatnonzero((view.kind == Kind.COMPUTE) & (events.launch >= 0) & (events.step >= 0))
+    rows = kernels_of(view)
     return events.start[events.launch[rows]], events.duration[rows]

@@ -8,7 +8,7 @@ nothing to compare it with. Messages between two ranks are compared in :mod:`slo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +22,12 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Graph
 from rankscope.analysis.replay.longest_path import Changed
+from rankscope.analysis.replay.what_if import gains_of_each
 from rankscope.analysis.stragglers.candidates import Window
 from rankscope.analysis.stragglers.measured import asking
 from rankscope.analysis.stragglers.model_error import LINK, model_error
 from rankscope.analysis.stragglers.statistics import above, confidence, mean_error
+from rankscope.statistics.grouping import grouped
 from rankscope.statistics.medians import median_of_others
 from rankscope.statistics.thresholds import MATTERS
 
@@ -66,31 +68,19 @@ def slow_groups(window: Window, waits: Waits, step_ns: float, lost: float) -> li
     if not 0 < len(found) <= MOST:
         return []
     ask, model = asking(window.replay, lost), model_error(window.mesh, LINK)
-    while True:
-        gains = _gains_of_each(window.replay.graph, matched, found, ask)
+    while found:
+        _, gains = gains_of_each(found, lambda some: ask(_mended(window.replay.graph, matched, some)))
         groups = [SlowGroup(slow, own, _error(own, slow.error, model)) for slow, own in zip(found, gains, strict=True)]
         kept = [group for group in groups if group.gains.mean() - group.error > MATTERS * step_ns]
         if len(kept) == len(found):
             return sorted(kept, key=lambda group: -float(group.gains.sum()))
         found = [group.slow for group in kept]
+    return []
 
 
 def _error(gains: F64, share: float, model: float) -> float:
     scatter = confidence(len(gains)) * mean_error(gains) if len(gains) > 1 else 0.0
     return float(np.hypot(gains.mean() * np.hypot(share, model), scatter))
-
-
-def _gains_of_each(
-    graph: Graph, matched: Matched, found: Sequence[SlowTransfers], ask: Callable[[Changed], F64]
-) -> list[F64]:
-    """Return the gain per step of mending each, with the others mended: of two, one may hide the other."""
-    if not found:
-        return []
-    together = ask(_mended(graph, matched, found))
-    if len(found) == 1:
-        return [together]
-    rest = ([other for other in found if other is not slow] for slow in found)
-    return [together - ask(_mended(graph, matched, others)) for others in rest]
 
 
 def _mended(graph: Graph, matched: Matched, found: Sequence[SlowTransfers]) -> Changed:
@@ -158,9 +148,8 @@ def _programs(views: Sequence[RankView], matched: Matched, steps: int) -> list[H
 
 def _calls_of_each(matched: Matched) -> list[I64]:
     """Return the calls of each channel, in order."""
-    order = np.argsort(matched.channel, kind="stable")
-    bounds = np.searchsorted(matched.channel[order], np.arange(1, len(matched.channels)))
-    return np.split(order, bounds) if matched.channels else []
+    order, first = grouped(matched.channel, len(matched.channels))
+    return np.split(order, first[1:-1])
 
 
 def _transfers(matched: Matched, waits: Waits, channels: list[int]) -> F64:

@@ -42,7 +42,7 @@ from rankscope.analysis.matching.signatures import (
 )
 from rankscope.analysis.matching.unsaid_pairs import pair_by_ends
 from rankscope.analysis.rank.view import RankView
-from rankscope.statistics.grouping import grouped
+from rankscope.statistics.grouping import grouped, ranges
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -319,12 +319,6 @@ def _sequence(
     )
 
 
-def _ranges(first: I64, size: I64) -> I64:
-    """Return the numbers of several ranges, one after the other."""
-    end = np.cumsum(size)
-    return np.repeat(first - (end - size), size) + np.arange(int(end[-1]))
-
-
 def _assembled(
     result: Matched,
     views: Sequence[RankView],
@@ -360,7 +354,7 @@ def _assembled(
     place[order] = np.arange(len(order), dtype=np.int32)
     sizes = np.concatenate(size)
     call = np.repeat(place, sizes)
-    by_call = _ranges((np.cumsum(sizes) - sizes)[order], sizes[order])
+    by_call = ranges((np.cumsum(sizes) - sizes)[order], sizes[order])
     moved = np.empty(len(by_call), np.int64)
     moved[by_call] = np.arange(len(by_call))
     channel = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(b.table) for b in blocks])

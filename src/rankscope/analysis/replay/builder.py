@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankscope.analysis.replay.graph import Graph, Stops, Work
-from rankscope.analysis.replay.longest_path import Levels, level_of, ranges
+from rankscope.analysis.replay.longest_path import Levels, level_of
+from rankscope.statistics.grouping import ranges
 from rankscope.trace.scratch import Array, GrowingTable, Scratch
 
 __all__ = ["Builder"]
@@ -26,7 +27,6 @@ I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 NOTHING: I64 = np.empty(0, np.int64)
-NO_EDGES: I32 = np.empty(0, np.int32)
 
 WIDE = 16
 """Graphs of more than this number of ranks are replayed by levels."""
@@ -140,7 +140,7 @@ class Builder:
             order = order[np.argsort(narrow, kind="stable")]
             del level, narrow
         place, first = _inverse(order), _begins(into.count[order])
-        kept = into.of_each(order)
+        kept = Scratch().joined(int(first[-1]), np.int32, map(into.of, _blocks(order)))
         del into
         source = graph.joined(len(kept), np.int32, (place[source[these]] for these in _blocks(kept)))
         recorded, fixed = graph.keep(time[order]), graph.keep(fixed[order])
@@ -215,15 +215,6 @@ class _Into:
         """Return the edges into these nodes, node by node."""
         edges = ranges(self._begin[nodes], self.count[nodes]).astype(np.int32, copy=False)
         return edges if self._kept is None else self._kept[edges]
-
-    def of_each(self, nodes: I32) -> I32:
-        """Return the same, for many nodes."""
-        edges, end = np.empty(int(self.count[nodes].sum()), np.int32), 0
-        for some in _blocks(nodes):
-            these = self.of(some)
-            edges[end : end + len(these)] = these
-            end += len(these)
-        return edges
 
 
 def _depth(nodes: int, rise: I8, source: I32, target: I32) -> I32:

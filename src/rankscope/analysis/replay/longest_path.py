@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Changed", "Levels", "by_node", "level_of", "ranges"]
+from rankscope.statistics.grouping import ranges
+
+__all__ = ["Changed", "Levels", "by_node", "level_of"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -127,9 +129,3 @@ def level_of(first: NDArray[np.integer[Any]], source: I32, fixed: NDArray[np.boo
                 break
             np.maximum.at(level, targets[low], higher[low])
     return level
-
-
-def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """Concatenate ``start[i] ... start[i] + count[i] - 1`` over all i."""
-    ends = np.cumsum(count, dtype=start.dtype)
-    return np.repeat(start - ends + count, count) + np.arange(ends[-1] if len(ends) else 0, dtype=start.dtype)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["last_before", "previous_of_unlaunched", "without_rounding"]
+__all__ = ["ROUNDING_NS", "last_before", "previous_of_unlaunched", "without_rounding"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-ROUNDING_NS = 1_000.0
+ROUNDING_NS = 1_000
 """Error of times in older traces, in ns: these have whole microseconds."""
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.matching.communicators import canonical
 from rankscope.analysis.rank.view import RankView
+from rankscope.analysis.replay.streams import ROUNDING_NS
 from rankscope.trace.names import Kind
 
 __all__ = ["compute_stream", "overtake_sends", "send_events", "until"]
@@ -25,7 +26,6 @@ OFTEN = 0.05
 """Share of the sends behind which compute began before they had ended, from which on it does not wait for them. Where
 it does, there is none, but for work of other streams that a trace may show on this one."""
 LEAST = 5
-ROUNDING_NS = 1_000
 
 
 def send_events(view: RankView) -> I64:

@@ -8,8 +8,9 @@ place in the code; it is discounted up to ``UNIFORM_LIMIT`` and reported separat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,10 @@ from rankscope.analysis.replay.segments import Plan
 from rankscope.statistics.medians import median_along
 from rankscope.statistics.thresholds import UNIFORM_LIMIT
 
-__all__ = ["Replay", "Segments", "prepare", "replay_of", "segment_work", "step_ends"]
+__all__ = ["Replay", "Segments", "gains_of_each", "prepare", "replay_of", "segment_work", "step_ends"]
 
 F64 = NDArray[np.float64]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -173,6 +175,15 @@ class Replay:
         work: F64 = self.graph.work.copy()
         work[self.graph.label == label] = 0.0
         return work
+
+
+def gains_of_each(found: Sequence[T], gain: Callable[[Sequence[T]], F64]) -> tuple[F64, list[F64]]:
+    """Return the gain per step of mending all of these, and of each with the others mended: of two, one may hide the
+    other. ``gain`` is that of mending some of them."""
+    together = gain(found)
+    if len(found) == 1:
+        return together, [together]
+    return together, [together - gain([*found[:n], *found[n + 1 :]]) for n in range(len(found))]
 
 
 def _ratio(target: F64, own: F64) -> F64:

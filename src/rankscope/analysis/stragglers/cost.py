@@ -20,7 +20,7 @@ from rankscope.analysis.matching.collectives import Matched
 from rankscope.analysis.rank.view import RankView
 from rankscope.analysis.replay.graph import Work
 from rankscope.analysis.replay.longest_path import Changed
-from rankscope.analysis.replay.what_if import Replay
+from rankscope.analysis.replay.what_if import Replay, gains_of_each
 from rankscope.analysis.stragglers.profile import ATTRIBUTES, Profile, work_difference
 from rankscope.causes.table import NOISY
 from rankscope.statistics.medians import median_along
@@ -107,12 +107,11 @@ def judge_ranks(
     at_fault = [c for c, late in enumerate(found) if _clear(late, step_ns * replay.steps)]
     if len(at_fault) < 2:
         return found
-    together = replay.gains(_mended(replay, found, at_fault))
-    for column in at_fault:
-        others = [c for c in at_fault if c != column]
-        gains = together - replay.gains(_mended(replay, found, others))
+    together, own = gains_of_each(at_fault, lambda some: replay.gains(_mended(replay, found, some)))
+    for column, gains in zip(at_fault, own, strict=True):
         if gains.sum() > found[column].gains.sum() + LEAST_EXCESS_NS:
-            found[column].gains, found[column].beside, found[column].together = gains, others, together
+            found[column].gains, found[column].together = gains, together
+            found[column].beside = [c for c in at_fault if c != column]
     return found
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rankscope.analysis.replay.longest_path import Changed
 from rankscope.analysis.replay.overlap_slowdown import OverlapSlowdown
-from rankscope.analysis.replay.what_if import Replay
+from rankscope.analysis.replay.what_if import Replay, gains_of_each
 from rankscope.analysis.stragglers.candidates import Candidate, Window
 from rankscope.analysis.stragglers.cost import RankCost
 from rankscope.analysis.stragglers.extra_syncs import extra_syncs
@@ -113,31 +113,20 @@ def _least_set(
     """Drop the ranks that gain less than ``least`` ns; ``lost`` is the share of speed lost beside communication.
 
     Returns:
-        The ranks left, and the two of :func:`_gains_of_each` for them.
+        The ranks left, and the two of :func:`gains_of_each` for them.
     """
     replay = window.replay
     together, gains = np.zeros(replay.steps), dict[int, F64]()
     # With many calls the others wait beside most of their work, and much of a gain is that they no longer do.
     ask = asking(replay, lost if columns else 0.0)
     while columns:
-        together, gains = _gains_of_each(window, found, columns, ask)
+        together, own = gains_of_each(columns, lambda some: ask(_mended(replay, found, some)))
+        gains = dict(zip(columns, own, strict=True))
         kept = [r for r in columns if gains[r].sum() >= least]
         if len(kept) == len(columns):
             break
         columns = kept
     return columns, together, gains
-
-
-def _gains_of_each(
-    window: Window, found: Sequence[Candidate], columns: Sequence[int], ask: Callable[[Changed], F64]
-) -> tuple[F64, dict[int, F64]]:
-    """Return the gain per step if the extra time of all these ranks is removed, and the gain of each with the others
-    removed."""
-    replay = window.replay
-    together = ask(_mended(replay, found, columns))
-    if len(columns) == 1:
-        return together, {columns[0]: together}
-    return together, {r: together - ask(_mended(replay, found, [o for o in columns if o != r])) for r in columns}
 
 
 def join(lateness: Sequence[RankCost], ranks: Sequence[Measured], step_ns: float, *, device: bool) -> None:
